@@ -1,0 +1,90 @@
+"""Commands out, results in: the whole conversation between a replay and the engine.
+
+A body knows nothing of storage. Each durable call becomes a ``StepCall`` (made by the composition root from what the user wrote); the
+replay gives it its physical name and place in order (``PlannedCall``), and asks for it with ``Reach``. The answer for each call is either
+``Recorded`` (it has its final outcome) or ``Waiting`` (it is in flight; the pass parks when the body needs it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.ids import StepName
+from pikkuflow.domain.status import Dispatch, StepKind
+from pikkuflow.domain.step import Step
+
+__all__ = ["PlannedCall", "Reach", "Recorded", "StepCall", "Waiting"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCall:
+    """One durable call as the body wrote it. Cheap to make: nothing is encoded, checked or routed until the call turns out to be new.
+
+    ``name`` is the name given, or the task's. ``task`` is the Celery task of a TASK step, the workflow's name of a CHILD step.
+    ``function`` is the callable of a FUNCTION or STATE step (called without arguments). ``retries`` of None means the setting's.
+    ``retry_delay``: None means the setting's, else ``"exponential"`` or a number of seconds as text. ``options`` are the signature's own
+    (``queue``, ``priority``, ``time_limit``, ``countdown`` …). ``compensable`` is True when the task has a compensation.
+    """
+
+    name: str
+    kind: StepKind
+    task: str | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    function: Callable[[], Any] | None = None
+    seconds: float | None = None
+    """A sleep's length."""
+    state_key: str | None = None
+    retries: int | None = None
+    retry_delay: str | None = None
+    no_retry_on: tuple[type[BaseException], ...] = ()
+    dispatch: Dispatch | None = None
+    record_start: bool = False
+    compensable: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCall:
+    """A call with its identity in this run: physical name, index among the run's durable calls, predecessor, and its row if it has one."""
+
+    call: StepCall
+    name: StepName
+    seq: int
+    from_step: StepName | None
+    row: Step | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """The body has reached these calls, which have no final outcome in the history.
+
+    ``together`` is True for calls submitted together (a map, a gather, several submits): they are dispatched unless asked to be inline.
+    ``joined`` is True when only their common end matters (a map or gather over all of them): they share a counter and wake the run once.
+    ``chunk`` is how many members travel in one message.
+    """
+
+    calls: tuple[PlannedCall, ...]
+    together: bool = False
+    joined: bool = False
+    chunk: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A final outcome: ``failure`` is None for a success, whose ``value`` is decoded from what was stored (so each pass sees the same)."""
+
+    value: Any = None
+    failure: Failure | None = None
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """In flight: the pass parks when the body needs it. ``due_in_seconds`` is when it is worth looking again, if that is known."""
+
+    due_in_seconds: float | None = None

@@ -1,0 +1,91 @@
+"""Statuses of runs and steps, and the sets the engine asks about (spec 4, D23)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+__all__ = [
+    "OPEN_RUN",
+    "SETTLED_RUN",
+    "SETTLED_STEP",
+    "Dispatch",
+    "RunStatus",
+    "StepKind",
+    "StepStatus",
+    "SuspendCode",
+]
+
+
+class RunStatus(StrEnum):
+    """The eight statuses of a run (spec 4.1)."""
+
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    COMPENSATING = "compensating"
+    COMPENSATED = "compensated"
+    COMPENSATION_FAILED = "compensation_failed"
+
+
+OPEN_RUN: Final = frozenset({RunStatus.RUNNING, RunStatus.SUSPENDED})
+"""A forward pass may write only while the run is one of these; anything else means it was stopped (design 3.7)."""
+
+SETTLED_RUN: Final = frozenset(
+    {
+        RunStatus.COMPLETED,
+        RunStatus.FAILED,
+        RunStatus.CANCELLED,
+        RunStatus.COMPENSATED,
+        RunStatus.COMPENSATION_FAILED,
+    }
+)
+
+
+class StepStatus(StrEnum):
+    """The statuses of a step and of one attempt at it (spec 4.3)."""
+
+    PENDING = "pending"
+    SCHEDULED = "scheduled"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SUSPENDED = "suspended"
+    CANCELLED = "cancelled"
+
+
+SETTLED_STEP: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.CANCELLED})
+
+
+class StepKind(StrEnum):
+    """What a step is; recorded on its row."""
+
+    TASK = "task"
+    """A Celery task."""
+    FUNCTION = "function"
+    """An inline callable, remembered (also ``wf.now``, ``wf.uuid``, ``wf.random``)."""
+    SLEEP = "sleep"
+    CHILD = "child"
+    """A run of another workflow."""
+    STATE = "state"
+    """``wf.state.set``."""
+
+
+class Dispatch(StrEnum):
+    """Where a step is asked to be worked (design 2)."""
+
+    AUTO = "auto"
+    QUEUE = "queue"
+    INLINE = "inline"
+
+
+class SuspendCode(StrEnum):
+    """Why a run is suspended; stored as the run's ``code`` (spec 10.6)."""
+
+    TASK_NOT_FOUND = "TASK_NOT_FOUND"
+    WORKFLOW_NOT_FOUND = "WORKFLOW_NOT_FOUND"
+    VERSION_CONFLICT = "VERSION_CONFLICT"
+    PASS_LOST = "PASS_LOST"  # noqa: S105 - a pass is no password
+    WORKFLOW_SUSPENDED = "WORKFLOW_SUSPENDED"

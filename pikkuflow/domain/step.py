@@ -1,0 +1,151 @@
+"""Steps: one record per stage of life. The current attempt lives on the step's row; earlier attempts have rows of their own (design 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.ids import ClaimId, FanId, RunId, StepName
+from pikkuflow.domain.status import SETTLED_STEP, StepKind, StepStatus
+
+__all__ = ["Attempt", "NewStep", "Place", "Step"]
+
+
+class Place:
+    """The text of a row's ``place``: where its step is worked. Decisions about a row use it, never today's routing (design 2, D1)."""
+
+    QUEUE = "worker:"
+    """Dispatched: any step worker; after a claim it is ``worker:<holder>``."""
+
+    @staticmethod
+    def in_pass(pass_id: str) -> str:
+        """Worked in place by that pass."""
+        return f"pass:{pass_id}"
+
+    @staticmethod
+    def worker(holder: str) -> str:
+        """Claimed by a step worker."""
+        return f"worker:{holder}"
+
+    @staticmethod
+    def child(run_id: str) -> str:
+        """Worked by that child run."""
+        return f"child:{run_id}"
+
+    @staticmethod
+    def is_queue(place: str) -> bool:
+        """A message works this row (dispatched, claimed or not)."""
+        return place.startswith("worker:")
+
+    @staticmethod
+    def is_pass(place: str) -> bool:
+        """A pass works this row in place; also sleeps, functions and state."""
+        return place.startswith("pass:")
+
+    @staticmethod
+    def is_child(place: str) -> bool:
+        """A child run works this row."""
+        return place.startswith("child:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewStep:
+    """A step about to get its row; what never changes afterwards.
+
+    ``seq`` is the index of the durable call in the body's order, from 0. ``args`` is the codec's text of ``{"args": [...], "kwargs": {...}}``
+    (None for sleeps). ``retry_delay`` is text: ``"exponential"`` or a number of seconds. ``options`` is JSON of the message options the
+    dispatcher honours. ``lease_seconds`` is how long a claim lasts between renewals. ``queue`` is for show and for sweeps.
+    """
+
+    name: StepName
+    seq: int
+    kind: StepKind
+    task: str | None = None
+    args: str | None = None
+    retries: int = 0
+    retry_delay: str = "exponential"
+    place: str
+    queue: str | None = None
+    options: str = "{}"
+    lease_seconds: float = 60.0
+    delay_seconds: float | None = None
+    """``due_at`` counted from the write: a sleep's length, a dispatched step's countdown."""
+    expires_seconds: float | None = None
+    child_run_id: RunId | None = None
+    fan_id: FanId | None = None
+    from_step: StepName | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A stored step with its current attempt.
+
+    ``is_due`` and ``is_lapsed`` were judged by the database's clock in the statement that read the row: ``due_at`` absent or reached; status
+    running with ``lease_until`` in the past. ``due_in_seconds`` is how far ahead ``due_at`` was then (None without one).
+    """
+
+    run_id: RunId
+    name: StepName
+    seq: int
+    kind: StepKind
+    task: str | None
+    args: str | None
+    status: StepStatus
+    result: str | None
+    error: Failure | None
+    attempt: int
+    retries: int
+    retry_delay: str
+    place: str
+    queue: str | None
+    options: str
+    claim_id: ClaimId | None
+    lease_seconds: float
+    lease_until: datetime | None
+    due_at: datetime | None
+    due_in_seconds: float | None
+    is_due: bool
+    is_lapsed: bool
+    is_expired: bool
+    """``expires_at`` (the signature's ``expires``) is in the past."""
+    sent_at: datetime | None
+    override: str | None
+    """What a task's own ``retry(args=, kwargs=, queue=…)`` changed, for the current attempt only: JSON of ``args``, ``kwargs``, ``options``."""
+    child_run_id: RunId | None
+    fan_id: FanId | None
+    from_step: StepName | None
+    group: str | None
+    author: str | None
+    created_at: datetime
+    running_at: datetime | None
+    scheduled_at: datetime | None
+    settled_at: datetime | None
+
+    @property
+    def is_settled(self) -> bool:
+        """It has its final outcome; ``failed`` always means exhausted (D2)."""
+        return self.status in SETTLED_STEP
+
+    @property
+    def attempts_allowed(self) -> int:
+        """Retries plus one, everywhere (D10)."""
+        return self.retries + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An earlier attempt, copied from the step's row when the next one opened (I9)."""
+
+    run_id: RunId
+    step: StepName
+    attempt: int
+    status: StepStatus
+    error: Failure | None
+    result: str | None
+    place: str
+    created_at: datetime
+    running_at: datetime | None
+    scheduled_at: datetime | None
+    settled_at: datetime | None

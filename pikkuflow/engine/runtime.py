@@ -1,0 +1,40 @@
+"""What every verb receives: the ports, the registry of workflows and the settings, chosen by the composition root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pikkuflow.domain.definition import Registry
+from pikkuflow.domain.ids import Holder
+from pikkuflow.ports import Clock, Codec, Deliverer, Dispatcher, Hints, Ids, Leases, Observer, RunStore, StepRunner
+from pikkuflow.settings import Settings
+
+__all__ = ["Runtime"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The engine's surroundings.
+
+    ``leases`` is None when the engine was composed by hand without a lease service: passes are then refused with ``NoLeaseService``.
+    ``holder`` names this process (``<node uuid>:<pid>``). ``is_stopping`` is True once a warm shutdown began. ``consumes`` says whether this
+    worker consumes a workflow's queue, so that a step worker may continue its run in place. ``has_broker`` is False for an app without a broker URL.
+    """
+
+    store: RunStore
+    leases: Leases | None
+    hints: Hints
+    dispatcher: Dispatcher
+    runner: StepRunner
+    deliverer: Deliverer
+    codec: Codec
+    clock: Clock
+    ids: Ids
+    observer: Observer
+    registry: Registry
+    settings: Settings
+    holder: Callable[[], Holder]
+    is_stopping: Callable[[], bool]
+    consumes: Callable[[str], bool]
+    has_broker: bool
