@@ -1,0 +1,105 @@
+"""The options of a step, as a user gives them and as they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any, Final, Literal, TypedDict
+
+from pikkuflow.domain.retry import retry_delay_text
+from pikkuflow.domain.status import Dispatch
+from pikkuflow.errors import WorkflowDefinitionError
+
+__all__ = ["PLAIN", "StepChoices", "StepOptions", "step_options"]
+
+
+class StepChoices(TypedDict, total=False):
+    """Keywords of ``do``, ``submit`` and ``map`` (design 1).
+
+    ``retries``: how many times more a failing step is tried (attempts are one more). ``retry_delay``: seconds, a ``timedelta``, text such
+    as ``"10s"``, or ``"exponential"``. ``no_retry_on``: exception types that are final at once. ``dispatch``: where the step is worked.
+    ``record_start``: its start is stored before it works. ``compensate``: False leaves it out when the run is undone.
+    """
+
+    retries: int
+    retry_delay: float | timedelta | str
+    no_retry_on: type[BaseException] | tuple[type[BaseException], ...]
+    dispatch: Dispatch | Literal["auto", "queue", "inline"]
+    record_start: bool
+    compensate: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOptions:
+    """Checked options. None leaves the choice to the workflow or to the settings; ``retry_delay`` is text (spec 8.4)."""
+
+    retries: int | None = None
+    retry_delay: str | None = None
+    no_retry_on: tuple[type[BaseException], ...] = ()
+    dispatch: Dispatch | None = None
+    record_start: bool = False
+    compensate: bool = True
+
+
+PLAIN: Final = StepOptions()
+"""No option was given."""
+
+_KNOWN: Final = frozenset(StepChoices.__optional_keys__)
+
+
+def step_options(given: Mapping[str, Any]) -> StepOptions:
+    """Check options.
+
+    Raises ``WorkflowDefinitionError`` for an unknown option or an impossible value, and ``DurationError`` for a delay that cannot be read.
+    """
+    if not given:
+        return PLAIN
+    for key in given:
+        if key not in _KNOWN:
+            near = get_close_matches(key, _KNOWN, n=1)
+            hint = f"Did you mean {near[0]}=?" if near else f"Options are {', '.join(sorted(_KNOWN))}."
+            raise WorkflowDefinitionError(f"A step has no option {key!r}.", hint=hint)
+    delay = given.get("retry_delay")
+    return StepOptions(
+        retries=_retries(given.get("retries")),
+        retry_delay=None if delay is None else retry_delay_text(delay),
+        no_retry_on=_exception_types(given.get("no_retry_on", ())),
+        dispatch=_dispatch(given.get("dispatch")),
+        record_start=_flag("record_start", given.get("record_start", False)),
+        compensate=_flag("compensate", given.get("compensate", True)),
+    )
+
+
+def _retries(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise WorkflowDefinitionError(f"retries={value!r} is no number of retries.", hint="Give 0 or more.")
+
+
+def _exception_types(value: object) -> tuple[type[BaseException], ...]:
+    types = value if isinstance(value, tuple | list) else (value,)
+    for kind in types:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise WorkflowDefinitionError(
+                f"no_retry_on={value!r} is no exception type.", hint="Give classes: (ValueError,)."
+            )
+    return tuple(types)
+
+
+def _dispatch(value: object) -> Dispatch | None:
+    if value is None:
+        return None
+    try:
+        return Dispatch(str(value))
+    except ValueError:
+        raise WorkflowDefinitionError(
+            f"dispatch={value!r} is no place to work a step.", hint='Give "auto", "queue" or "inline".'
+        ) from None
+
+
+def _flag(key: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise WorkflowDefinitionError(f"{key}={value!r} is neither True nor False.")
