@@ -1,0 +1,103 @@
+"""Closing a pass in memory: the last write, which may settle the run and its parent's step."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
+from pikkuflow.domain import loss
+from pikkuflow.domain.act import Closed, Closing, PassRef, RunRef
+from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, StepStatus
+
+__all__ = ["ClosingActs"]
+
+
+class ClosingActs:
+    """The act of ``RunStore`` that closes a pass. Its contract is in ``pikkuflow.ports``."""
+
+    _tables: Tables
+
+    def close_pass(self, ref: PassRef, closing: Closing) -> Closed | None:
+        """The last write of a pass. None: fenced, nothing written."""
+        with self._tables.lock:
+            now = self._tables.clock.now()
+            run = self._tables.runs.get(ref.run_id)
+            if run is None:
+                return None
+            if run.pass_id is None and run.author == ref.pass_id:
+                return self._closed_before(run, now)
+            if run.pass_id != ref.pass_id:
+                return None
+            self._mark_sent(run, ref, closing, now)
+            if closing.raise_news:
+                run.raise_news(now)
+            parent = self._move(run, closing, now)
+            run.pass_id = run.pass_holder = run.pass_until = None
+            run.author = ref.pass_id
+            run.updated_at = now
+            return _closed(run, parent)
+
+    def _closed_before(self, run: RunRow, now: datetime) -> Closed:
+        """The answer was lost: what the first one said, as far as it still holds."""
+        parent = None
+        if run.is_settled and run.parent is not None:
+            above = self._tables.runs.get(run.parent.run_id)
+            if above is not None and not above.is_settled and above.has_unseen_news and not above.is_held(now):
+                parent = above.ref
+        return _closed(run, parent)
+
+    def _mark_sent(self, run: RunRow, ref: PassRef, closing: Closing, now: datetime) -> None:
+        rows = self._tables.steps_of(run.id)
+        for name in closing.sent:
+            row = rows.get(name)
+            # A worker may have failed meanwhile and opened the next attempt: the message that left was not for that one.
+            if row is not None and row.status is StepStatus.PENDING and _is_of_pass(row, run, ref):
+                row.status = StepStatus.SCHEDULED
+                row.scheduled_at = row.sent_at = now
+
+    def _move(self, run: RunRow, closing: Closing, now: datetime) -> RunRef | None:
+        run.due_at = None if closing.due_seconds is None else now + timedelta(seconds=closing.due_seconds)
+        if closing.status is None or run.status not in OPEN_RUN:
+            return None
+        run.status = closing.status
+        is_running = closing.status is RunStatus.RUNNING
+        run.code = None if is_running else closing.code
+        run.error = None if is_running else closing.error
+        if closing.status not in SETTLED_RUN:
+            return None
+        run.output = closing.output
+        run.due_at = None
+        run.finished_at = now
+        self._cancel_unstarted(run, now)
+        return self._tell_parent(run, now)
+
+    def _cancel_unstarted(self, run: RunRow, now: datetime) -> None:
+        """Rows that never started are cancelled; rows with a past attempt failed, so that they stay candidates for undoing (design 3.7)."""
+        past = {step: attempt.error for (step, _), attempt in sorted(self._tables.attempts.get(run.id, {}).items())}
+        for row in self._tables.steps_of(run.id).values():
+            if row.is_waiting:
+                if row.attempt > 1:
+                    row.settle(StepStatus.FAILED, now, error=past.get(row.name))
+                else:
+                    row.settle(StepStatus.CANCELLED, now)
+
+    def _tell_parent(self, run: RunRow, now: datetime) -> RunRef | None:
+        if run.parent is None:
+            return None
+        above = self._tables.runs.get(run.parent.run_id)
+        row = self._tables.steps_of(run.parent.run_id).get(run.parent.step)
+        if above is None or row is None or row.is_settled or row.child_run_id != run.id:
+            return None
+        if run.status is RunStatus.COMPLETED:
+            row.settle(StepStatus.SUCCEEDED, now, result=run.output)
+        else:
+            row.settle(StepStatus.FAILED, now, error=run.error or loss.child_ended(run.id, run.status))
+        return above.ref if self._tables.tell(above, row, now) else None
+
+
+def _is_of_pass(row: StepRow, run: RunRow, ref: PassRef) -> bool:
+    return row.author == ref.pass_id or (run.opened_at is not None and row.created_at <= run.opened_at)
+
+
+def _closed(run: RunRow, parent: RunRef | None) -> Closed:
+    return Closed(wake=run.has_unseen_news and not run.is_settled, status=run.status, parent=parent)

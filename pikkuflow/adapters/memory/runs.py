@@ -1,0 +1,137 @@
+"""Runs in memory: inserting, resuming, reading, deleting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from pikkuflow.adapters.memory.tables import RunRow, Tables
+from pikkuflow.domain.act import RunRef
+from pikkuflow.domain.ids import RunId, StepName
+from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
+from pikkuflow.domain.status import RunStatus
+from pikkuflow.domain.step import Attempt, Step
+
+__all__ = ["RunActs"]
+
+
+class RunActs:
+    """The acts and reads of ``RunStore`` that concern whole runs. The contract of each is in ``pikkuflow.ports``."""
+
+    _tables: Tables
+
+    def insert_runs(self, runs: Sequence[NewRun]) -> tuple[InsertedRun, ...]:
+        """Insert each run unless its id is there; answers in the order given."""
+        with self._tables.lock:
+            return tuple(self._insert(new) for new in runs)
+
+    def _insert(self, new: NewRun) -> InsertedRun:
+        row = self._tables.runs.get(new.id)
+        created = row is None
+        if row is None:
+            row = RunRow.of(new, self._tables.clock.now())
+            self._tables.runs[new.id] = row
+        return InsertedRun(id=row.id, created=created, workflow=row.workflow, input=row.input, status=row.status)
+
+    def resume_run(self, run_id: RunId) -> RunRef | None:
+        """``suspended -> running`` under a guard (D4). None: it was not suspended."""
+        with self._tables.lock:
+            row = self._tables.runs.get(run_id)
+            if row is None or row.status is not RunStatus.SUSPENDED:
+                return None
+            row.status = RunStatus.RUNNING
+            row.code = row.error = row.due_at = None
+            row.passes_lost = 0
+            row.raise_news(self._tables.clock.now())
+            return row.ref
+
+    def ask_pass(self, run_id: RunId, in_seconds: float) -> None:
+        """``due_at`` becomes the earlier of the two. No news is raised."""
+        with self._tables.lock:
+            row = self._tables.runs.get(run_id)
+            if row is None or row.is_settled:
+                return
+            at = self._tables.clock.now() + timedelta(seconds=in_seconds)
+            row.due_at = at if row.due_at is None else min(row.due_at, at)
+
+    def undelivered_runs(self, limit: int) -> tuple[Run, ...]:
+        """Settled runs with a ``handover`` that are not marked delivered, in the order in which they settled."""
+        with self._tables.lock:
+            rows = [
+                row
+                for row in self._tables.runs.values()
+                if row.is_settled and row.handover is not None and row.delivered_at is None
+            ]
+            rows.sort(key=lambda row: (row.finished_at or row.updated_at, row.id))
+            return tuple(row.record() for row in rows[:limit])
+
+    def mark_delivered(self, run_id: RunId) -> None:
+        """The run's outcome was handed on (design 7)."""
+        with self._tables.lock:
+            row = self._tables.runs.get(run_id)
+            if row is not None and row.delivered_at is None:
+                row.delivered_at = self._tables.clock.now()
+
+    def get_run(self, run_id: RunId) -> Run | None:
+        """The run, or None."""
+        with self._tables.lock:
+            row = self._tables.runs.get(run_id)
+            return None if row is None else row.record()
+
+    def list_runs(self, where: RunFilter, *, limit: int, after: RunKey | None = None) -> tuple[Run, ...]:
+        """Newest first, by (created_at, id), after the key given."""
+        with self._tables.lock:
+            rows = [row for row in self._tables.runs.values() if _is_wanted(row, where)]
+            if after is not None:
+                rows = [row for row in rows if (row.created_at, row.id) < (after.created_at, after.id)]
+            rows.sort(key=lambda row: (row.created_at, row.id), reverse=True)
+            return tuple(row.record() for row in rows[:limit])
+
+    def list_steps(self, run_id: RunId) -> tuple[Step, ...]:
+        """The run's steps by ``seq``."""
+        with self._tables.lock:
+            now = self._tables.clock.now()
+            rows = sorted(self._tables.steps.get(run_id, {}).values(), key=lambda row: row.seq)
+            return tuple(row.record(now) for row in rows)
+
+    def get_step(self, run_id: RunId, name: StepName) -> Step | None:
+        """One step, or None."""
+        with self._tables.lock:
+            row = self._tables.steps.get(run_id, {}).get(name)
+            return None if row is None else row.record(self._tables.clock.now())
+
+    def list_attempts(self, run_id: RunId) -> tuple[Attempt, ...]:
+        """Earlier attempts of the run's steps, ordered by step and attempt."""
+        with self._tables.lock:
+            attempts = self._tables.attempts.get(run_id, {})
+            return tuple(attempts[key] for key in sorted(attempts))
+
+    def get_state(self, run_id: RunId) -> Mapping[str, str]:
+        """The run's key/value state as stored texts: a copy."""
+        with self._tables.lock:
+            return dict(self._tables.states.get(run_id, {}))
+
+    def delete_run(self, run_id: RunId) -> bool:
+        """Remove a settled run with all that hangs on it."""
+        with self._tables.lock:
+            row = self._tables.runs.get(run_id)
+            if row is None or not row.is_settled:
+                return False
+            tables = self._tables
+            for table in (tables.runs, tables.steps, tables.attempts, tables.fans, tables.states):
+                table.pop(run_id, None)
+            return True
+
+
+def _is_wanted(row: RunRow, where: RunFilter) -> bool:
+    asked = (
+        (where.workflow, row.workflow),
+        (where.status, row.status),
+        (where.owner, row.owner),
+        (where.code, row.code),
+    )
+    if any(wanted is not None and wanted != found for wanted, found in asked):
+        return False
+    if where.since is not None and row.created_at < where.since:
+        return False
+    return where.until is None or row.created_at < where.until

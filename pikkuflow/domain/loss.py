@@ -1,0 +1,45 @@
+"""The failures that a store writes by itself: what it says when work was lost (spec 5.1, design 2). One wording for every store."""
+
+from __future__ import annotations
+
+from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.ids import StepName
+from pikkuflow.domain.status import SuspendCode
+
+__all__ = ["child_ended", "lease_expired", "message_expired", "passes_lost"]
+
+
+def lease_expired(step: StepName, attempts: int) -> Failure:
+    """A step whose claim lapsed on its last attempt (spec 5.1, T6.6)."""
+    return Failure(
+        type="pikkuflow.errors.StepLeaseExpired",
+        message=f"Step {step!r} lost its worker: its lease expired on attempt {attempts} and no attempt is left.",
+        code="STEP_LEASE_EXPIRED",
+    )
+
+
+def message_expired(step: StepName) -> Failure:
+    """A dispatched step that no worker took before its signature's ``expires`` (design 1)."""
+    return Failure(
+        type="pikkuflow.errors.StepFailed",
+        message=f"Step {step!r} expired before a worker took it.",
+        code="STEP_EXPIRED",
+    )
+
+
+def passes_lost(passes: int) -> Failure:
+    """A run that lost too many passes in a row (design 2)."""
+    return Failure(
+        type="pikkuflow.errors.PikkuFlowError",
+        message=f"{passes} passes in a row ended without closing and without a new outcome; the body may take its process down.",
+        code=SuspendCode.PASS_LOST,
+    )
+
+
+def child_ended(run_id: str, status: str) -> Failure:
+    """A child run that ended without a result and without an error of its own."""
+    return Failure(
+        type="pikkuflow.errors.StepFailed",
+        message=f"The child run {run_id!r} ended {status}.",
+        code="STEP_FAILED",
+    )
