@@ -7,6 +7,7 @@ from typing import Any, cast
 import click
 
 from pikkuflow.app import PikkuFlow
+from pikkuflow.cli.dev_server import DATA_FOLDER, adopt_dev_server
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.errors import SettingError
 
@@ -20,6 +21,8 @@ def extension(ctx: click.Context) -> PikkuFlow:
         SettingError: no application was named, or it has no ``PikkuFlow(app)``.
     """
     app = ctx.obj.app
+    if adopt_dev_server(app):
+        click.echo(f"Using the server that `flow dev` runs in {DATA_FOLDER}/.", err=True)
     app.loader.import_default_modules()
     app.finalize()
     found = getattr(app, "pikkuflow_ext", None)

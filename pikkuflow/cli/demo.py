@@ -59,6 +59,10 @@ class _Scene:
     worker: CeleryChild
     killed: list[int] = field(default_factory=list)
 
+    def stop_worker(self) -> None:
+        """Stop whichever worker is on."""
+        self.worker.stop()
+
     def ledger(self) -> list[dict[str, Any]]:
         """Every effect so far; a torn last line is not read yet."""
         path = self.folder / "ledger.jsonl"
@@ -119,7 +123,7 @@ def _raise_curtain(stack: ExitStack, folder: Path, screen: Console) -> tuple[Pik
     )
     stack.callback(beat.stop)
     scene = _Scene(folder=folder, environ=os.environ, screen=screen, worker=_worker(folder, 1))
-    stack.callback(lambda: scene.worker.stop())
+    stack.callback(scene.stop_worker)
     scene.worker.wait_for_line(" ready.", _READY_SECONDS)
     stack.callback(pikku.runtime.store.close)
     return pikku, scene

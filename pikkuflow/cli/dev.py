@@ -15,6 +15,7 @@ import click
 
 from pikkuflow.adapters.sql import migrations
 from pikkuflow.cli.context import app_argument, extension
+from pikkuflow.cli.dev_server import DATA_FOLDER, announced
 from pikkuflow.cli.embedded import EmbeddedServer
 from pikkuflow.cli.processes import CeleryChild
 
@@ -27,7 +28,7 @@ _LOOK_SECONDS: Final = 0.2
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".pikkuflow"),
+    default=DATA_FOLDER,
     show_default=True,
     help="Where the server and beat keep their files.",
 )
@@ -48,7 +49,14 @@ def dev(ctx: click.Context, data: Path, no_server: bool, concurrency: int, pool:
     with ExitStack() as stack:
         stopped = stack.enter_context(stop_signals())
         if not no_server:
-            os.environ.update(stack.enter_context(EmbeddedServer(data, os.environ)).settings)
+            settings = stack.enter_context(EmbeddedServer(data, os.environ)).settings
+            os.environ.update(settings)
+            stack.enter_context(announced(data, settings))
+            click.echo(
+                "For Python in another terminal: export "
+                + " ".join(f"{key}={value}" for key, value in settings.items()),
+                err=True,
+            )
         migrations.upgrade(extension(ctx).settings.database_url)
         children = []
         for name, arguments in _commands(app, data, concurrency, pool, loglevel).items():

@@ -56,7 +56,7 @@ def _wheel_binary() -> str | None:
 
 
 def die_with_parent(death_signal: int) -> Callable[[], None] | None:
-    """What a child runs before it becomes its program, so that the kernel ends it when its parent ends. None where there is no such thing."""
+    """What a child runs before it becomes its program, so that the kernel ends it with its parent. None where there is no such thing."""
     if sys.platform != "linux":
         return None
     library = ctypes.CDLL(None)

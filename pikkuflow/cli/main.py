@@ -17,7 +17,8 @@ from celery.bin.base import CLIContext
 from pikkuflow.cli.db import db
 from pikkuflow.cli.demo import demo
 from pikkuflow.cli.dev import dev
-from pikkuflow.cli.runs import list_, resume, show, start, sweep, watch
+from pikkuflow.cli.runs import list_, show, watch
+from pikkuflow.cli.steer import resume, start, sweep
 from pikkuflow.errors import PikkuFlowError
 
 __all__ = ["flow", "main"]

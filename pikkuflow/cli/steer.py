@@ -1,0 +1,99 @@
+"""``flow start``, ``resume``, ``sweep``: making things move."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import click
+
+from pikkuflow.cli.context import extension, runtime
+from pikkuflow.cli.output import json_option, print_json
+from pikkuflow.cli.runs import run_option
+from pikkuflow.engine.sweep import SweepKind, recover
+from pikkuflow.engine.sweep import sweep as sweep_kind
+from pikkuflow.errors import ResultTimeout, RunCancelled, RunFailed
+
+__all__ = ["resume", "start", "sweep"]
+
+_ENDED_OTHERWISE: Final = 3
+_TIMED_OUT: Final = 4
+
+
+def _json(kind: type, shape: str) -> Any:
+    def parse(_ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
+        if text is None:
+            return kind()
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{text!r} is no JSON: {error}", param=parameter) from error
+        if not isinstance(value, kind):
+            raise click.BadParameter(f"Give {shape}, not {text!r}.", param=parameter)
+        return value
+
+    return parse
+
+
+@click.command()
+@click.argument("workflow")
+@click.argument("args", required=False, callback=_json(list, "a JSON list of arguments, such as '[42]'"))
+@click.option("--kwargs", callback=_json(dict, "a JSON object of keyword arguments, such as '{\"cents\": 5}'"))
+@click.option("--run-id", help="The run's id; starting the same id twice is the same run.")
+@click.option("--owner", help="Whose run it is.")
+@click.option("--inline", is_flag=True, help="Run the whole of it in this process: no broker, no worker, as durable.")
+@click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), help="With --wait: give up waiting after so many seconds (exit code 4)."
+)
+@json_option
+@click.pass_context
+def start(
+    ctx: click.Context, workflow: str, args: list[Any], *, json_: bool, inline: bool, wait: bool, **options: Any
+) -> None:
+    """Start a run of WORKFLOW with ARGS, a JSON list."""
+    runtime(ctx)
+    task = extension(ctx).workflow_named(workflow).using(run_id=options["run_id"], owner=options["owner"])
+    run = (task.run_inline if inline else task.start)(*args, **options["kwargs"])
+    if not (wait or inline):
+        _say({"id": run.run_id, "status": "running"}, run.run_id, json_=json_)
+        return
+    try:
+        output = run.result(timeout=options["timeout"])
+    except (RunFailed, RunCancelled) as error:
+        click.echo(f"Run {run.run_id} ended with {error.code}: {error.message}", err=True)
+        ctx.exit(_ENDED_OTHERWISE)
+    except ResultTimeout as error:
+        click.echo(str(error), err=True)
+        ctx.exit(_TIMED_OUT)
+    _say({"id": run.run_id, "status": "completed", "output": output}, json.dumps(output, default=str), json_=json_)
+
+
+@click.command()
+@run_option
+@json_option
+@click.pass_context
+def resume(ctx: click.Context, run_id: str, *, json_: bool) -> None:
+    """Have a suspended run go on at once."""
+    runtime(ctx)
+    moved = extension(ctx).runs.get(run_id).resume()
+    text = f"Run {run_id} goes on." if moved else f"Run {run_id} was not suspended; nothing was done."
+    _say({"id": run_id, "resumed": bool(moved)}, text, json_=json_)
+
+
+@click.command()
+@click.option("--kind", type=click.Choice([kind.value for kind in SweepKind]), help="Only this kind; all by default.")
+@json_option
+@click.pass_context
+def sweep(ctx: click.Context, *, kind: str | None, json_: bool) -> None:
+    """Look once for lost work and send it again, as beat does."""
+    engine = runtime(ctx)
+    counts = sweep_kind(engine, SweepKind(kind)) if kind else recover(engine)
+    _say(counts.to_dict(), ", ".join(f"{name} {count}" for name, count in counts.to_dict().items()), json_=json_)
+
+
+def _say(document: dict[str, Any], text: str, *, json_: bool) -> None:
+    if json_:
+        print_json(document)
+    else:
+        click.echo(text)

@@ -1,0 +1,1 @@
+"""A shop on plain Celery. It never heard of pikkuflow."""
