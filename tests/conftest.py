@@ -5,6 +5,7 @@ A test that asks for a server's fixture, or has its name as a parameter, gets th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not isinstance(item, pytest.Function):
             continue
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        words = {word for value in parameters if isinstance(value, str) for word in value.split("-")}
+        words = {word for value in parameters if isinstance(value, str) for word in re.split("[-_]", value)}
         words |= {word for name in item.fixturenames for word in name.split("_")}
         for marker in {_MARKER_OF_WORD[word] for word in words & _MARKER_OF_WORD.keys()}:
             item.add_marker(marker)

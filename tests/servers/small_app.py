@@ -8,6 +8,8 @@ import time
 from celery import Celery
 
 app = Celery("small", broker=os.environ.get("CELERY_BROKER_URL", "memory://"))
+if config := os.environ.get("SMALL_CONFIG"):
+    app.config_from_object(config)
 app.conf.broker_connection_retry_on_startup = True
 app.conf.beat_schedule = {"touch": {"task": "small.touch", "schedule": 0.2, "args": ("beaten",)}}
 
