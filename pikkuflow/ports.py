@@ -9,6 +9,7 @@ process has patience, then raises ``StoreUnavailable``; an outage never turns in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -58,6 +59,7 @@ __all__ = [
     "StepLost",
     "StepRunner",
     "StepWork",
+    "Watch",
 ]
 
 
@@ -244,7 +246,10 @@ class Leases(Protocol):
         ...
 
     def expire(self, key: str, holder_prefix: str) -> bool:
-        """Free the key if its holder begins with the prefix (take-over, design 3.9). False: it does not."""
+        """Free the key if its holder is the prefix or begins with it as whole ``:`` parts (take-over, design 3.9). False: it does not.
+
+        ``node:12`` and ``node:`` mean ``node:12`` and ``node:12:x``, and ``node:12`` never means ``node:123``.
+        """
         ...
 
 
@@ -263,8 +268,27 @@ class Hints(Protocol):
         """Tell waiters that the run has moved (settled, suspended)."""
         ...
 
+    def watching(self, run_id: RunId) -> AbstractContextManager[Watch]:
+        """Listen from the moment of entering until leaving.
+
+        Nothing is missed in this order: enter, read the store, ``wait``, read again, and so on. A run that is settled already needs no
+        watch: read once before entering.
+        """
+        ...
+
     def wait(self, run_id: RunId, seconds: float) -> bool:
-        """Wait for an announcement at most that long. True: there was one. A service without announcements just waits 0.5 s at most."""
+        """One ``watching(run_id)`` with one ``wait(seconds)``: for a caller who looks again anyway, and may be late by that much."""
+        ...
+
+
+class Watch(Protocol):
+    """An open ear for one run (``Hints.watching``)."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at most that long for an announcement made since entering or since the last True. True: there was one, or may have been.
+
+        A service without announcements, or one that is away, waits 0.5 s at most and answers False: look again.
+        """
         ...
 
 
