@@ -6,15 +6,23 @@ from typing import Final
 
 from pikkuflow.errors import StepNameError
 
-__all__ = ["NOW", "RANDOM", "STATE_PREFIX", "UNDO_SUFFIX", "UUID", "check_derived_name", "check_step_name"]
+__all__ = [
+    "NOW_STEP",
+    "RANDOM_STEP",
+    "STATE_PREFIX",
+    "UNDO_SUFFIX",
+    "UUID_STEP",
+    "check_derived_name",
+    "check_step_name",
+]
 
-NOW: Final = "__now"
+NOW_STEP: Final = "__now"
 """``wf.now()``: a FUNCTION step without a function; the engine answers with its clock's time."""
 
-UUID: Final = "__uuid"
+UUID_STEP: Final = "__uuid"
 """``wf.uuid()``: a FUNCTION step without a function; the engine answers with a fresh id."""
 
-RANDOM: Final = "__random"
+RANDOM_STEP: Final = "__random"
 """``wf.random()``: a FUNCTION step without a function; the engine answers with a number from 0 to 1."""
 
 STATE_PREFIX: Final = "__state:"
