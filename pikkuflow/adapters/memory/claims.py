@@ -106,6 +106,7 @@ class ClaimActs:
         row.author = outcome.claim_id
         if outcome.status is StepStatus.PENDING:
             self._try_again(row, outcome, now)
+            run.retried.add(row.name)
             return True, False
         row.settle(outcome.status, now, result=outcome.result, error=outcome.error)
         return True, self._tables.tell(run, row, now)

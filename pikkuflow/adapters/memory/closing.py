@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
+from pikkuflow.adapters.memory.tables import RunRow, Tables
 from pikkuflow.domain import loss
 from pikkuflow.domain.act import Closed, Closing, PassRef, RunRef
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, StepStatus
@@ -28,7 +28,7 @@ class ClosingActs:
                 return self._closed_before(run, now)
             if run.pass_id != ref.pass_id:
                 return None
-            self._mark_sent(run, ref, closing, now)
+            self._mark_sent(run, closing, now)
             if closing.raise_news:
                 run.raise_news(now)
             parent = self._move(run, closing, now)
@@ -46,12 +46,12 @@ class ClosingActs:
                 parent = above.ref
         return _closed(run, parent)
 
-    def _mark_sent(self, run: RunRow, ref: PassRef, closing: Closing, now: datetime) -> None:
+    def _mark_sent(self, run: RunRow, closing: Closing, now: datetime) -> None:
         rows = self._tables.steps_of(run.id)
         for name in closing.sent:
             row = rows.get(name)
             # A worker may have failed meanwhile and opened the next attempt: the message that left was not for that one.
-            if row is not None and row.status is StepStatus.PENDING and _is_of_pass(row, run, ref):
+            if row is not None and row.status is StepStatus.PENDING and name not in run.retried:
                 row.status = StepStatus.SCHEDULED
                 row.scheduled_at = row.sent_at = now
 
@@ -93,10 +93,6 @@ class ClosingActs:
         else:
             row.settle(StepStatus.FAILED, now, error=run.error or loss.child_ended(run.id, run.status))
         return above.ref if self._tables.tell(above, row, now) else None
-
-
-def _is_of_pass(row: StepRow, run: RunRow, ref: PassRef) -> bool:
-    return row.author == ref.pass_id or (run.opened_at is not None and row.created_at <= run.opened_at)
 
 
 def _closed(run: RunRow, parent: RunRef | None) -> Closed:

@@ -153,7 +153,7 @@ def _count_lost(run: RunRow, opening: PassOpening, now: datetime) -> PassRefusal
 
 def _take(run: RunRow, opening: PassOpening, now: datetime) -> None:
     if run.pass_id != opening.pass_id:
-        run.opened_at = now
+        run.retried.clear()
     run.pass_id = run.author = opening.pass_id
     run.pass_holder = opening.holder
     run.pass_until = now + timedelta(seconds=opening.lease_seconds)

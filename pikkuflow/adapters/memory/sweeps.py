@@ -168,7 +168,7 @@ def _is_undispatched(row: StepRow, page: _Page) -> bool:
         return row.is_lapsed(page.now)
     if not row.is_waiting or not row.is_due(page.now):
         return False
-    since = max(at for at in (row.created_at, row.sent_at, row.due_at) if at is not None)
+    since = max(at for at in (row.opened_at, row.sent_at, row.due_at) if at is not None)
     return since <= page.before
 
 
@@ -177,5 +177,5 @@ def _is_past(due_at: datetime | None, page: _Page) -> bool:
 
 
 def _touched_at(row: StepRow) -> datetime:
-    times = (row.created_at, row.running_at, row.scheduled_at, row.settled_at)
+    times = (row.opened_at, row.running_at, row.scheduled_at, row.settled_at)
     return max(at for at in times if at is not None)

@@ -1,7 +1,7 @@
 """The rows that the memory store keeps, and what is true about them at a moment.
 
 A row is mutable and never leaves the store; what leaves is a frozen record made under the lock. Columns beyond the records' own are the
-ones of design 6 that only the store reads: ``not_before``, ``news_at``, ``opened_at``, ``claim_holder``, send counts and next-send times.
+ones of design 6 that only the store reads: ``not_before``, ``news_at``, ``retried``, ``opened_at``, ``claim_holder``, send counts and next-send times.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class RunRow:
     pass_id: PassId | None = None
     pass_holder: Holder | None = None
     pass_until: datetime | None = None
-    opened_at: datetime | None = None
+    retried: set[StepName] = field(default_factory=set)
+    """Steps whose next attempt a worker opened while the pass was open."""
     lost: bool = False
     passes_lost: int = 0
     author: PassId | None = None
@@ -127,7 +128,7 @@ _RUN_FIELDS: Final = tuple(column.name for column in fields(Run))
 
 @dataclass(slots=True, kw_only=True)
 class StepRow:
-    """One step with its current attempt. ``created_at`` is when the current attempt came to be."""
+    """One step with its current attempt, which came to be at ``opened_at``."""
 
     run_id: RunId
     name: StepName
@@ -151,6 +152,7 @@ class StepRow:
     group: str | None
     author: str
     created_at: datetime
+    opened_at: datetime
     result: str | None = None
     error: Failure | None = None
     claim_id: ClaimId | None = None
@@ -190,6 +192,7 @@ class StepRow:
             group=new.group,
             author=author,
             created_at=now,
+            opened_at=now,
         )
 
     @property
@@ -233,7 +236,7 @@ class StepRow:
     def next_attempt(self, attempt: int, now: datetime) -> None:
         """Make the row show another attempt, with nothing of the one before. What it showed must have been copied."""
         self.attempt = attempt
-        self.created_at = now
+        self.opened_at = now
         self.result = self.error = self.override = None
         self.claim_id = self.claim_holder = self.lease_until = None
         self.running_at = self.scheduled_at = self.settled_at = self.sent_at = self.due_at = None
@@ -264,7 +267,7 @@ class StepRow:
             error=self.error,
             result=self.result,
             place=self.place,
-            created_at=self.created_at,
+            created_at=self.opened_at,
             running_at=self.running_at,
             scheduled_at=self.scheduled_at,
             settled_at=self.settled_at,
