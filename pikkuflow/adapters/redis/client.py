@@ -1,0 +1,90 @@
+"""One Redis or Valkey client a process, and the scripts that it runs.
+
+A client is made on first use in each process: a connection that two processes share would give one the other's answers. Answers come at
+once or not at all: short timeouts, and one repetition at once, because the pooled connection of a restarted server is dead only once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError
+from redis.retry import Retry
+
+__all__ = ["DEFAULT_PREFIX", "RedisClient", "Script"]
+
+DEFAULT_PREFIX: Final = "pikkuflow:"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script of this package with the digest under which a server remembers it."""
+
+    text: str
+    digest: str
+
+    @classmethod
+    def load(cls, name: str) -> Script:
+        """Read ``<name>.lua``; its header says what its keys and arguments are."""
+        text = (files("pikkuflow.adapters.redis") / f"{name}.lua").read_text(encoding="utf-8")
+        return cls(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+class RedisClient:
+    """The client of this process.
+
+    Args:
+        url: a redis-py URL (``redis://``, ``rediss://``, ``unix://``).
+        timeout_seconds: how long to wait for a connection, and for an answer.
+    """
+
+    __slots__ = ("_client", "_pid", "_timeout_seconds", "_url")
+
+    def __init__(self, url: str, *, timeout_seconds: float = 2.0) -> None:
+        self._url = url
+        self._timeout_seconds = timeout_seconds
+        self._client: Redis | None = None
+        self._pid = 0
+
+    def connect(self) -> Redis:
+        """The client; it connects by itself when it is asked something."""
+        client = self._client
+        if client is None or self._pid != os.getpid():
+            client = Redis.from_url(
+                self._url,
+                decode_responses=True,
+                # The old protocol: one greeting fewer on each new connection, and servers of any age speak it.
+                protocol=2,
+                retry=Retry(NoBackoff(), 1),
+                socket_connect_timeout=self._timeout_seconds,
+                socket_timeout=self._timeout_seconds,
+            )
+            self._client, self._pid = client, os.getpid()
+        return client
+
+    def run(self, script: Script, keys: tuple[str, ...], *arguments: str | int) -> Any:
+        """Run a script: one round trip, two when the server has forgotten it.
+
+        Raises:
+            ConnectionError: the server does not answer, or refuses (it is loading, read-only, out of memory, wants a password).
+        """
+        client = self.connect()
+        try:
+            try:
+                return client.evalsha(script.digest, len(keys), *keys, *arguments)
+            except NoScriptError:
+                return client.eval(script.text, len(keys), *keys, *arguments)
+        except RedisError as error:
+            raise ConnectionError(f"Redis or Valkey does not serve: {error}") from error
+
+    def close(self) -> None:
+        """Give back the connections; the next question opens new ones."""
+        client, self._client = self._client, None
+        if client is not None and self._pid == os.getpid():
+            client.close()
