@@ -103,6 +103,8 @@ def gave_up(task: Task[Any, Any], error: BaseException) -> bool:
 
     ``retry`` of another task, called as a function inside this one, says nothing about this step.
     """
+    if isinstance(error, Retry):
+        return False
     return isinstance(error, MaxRetriesExceededError) or _passed_retry_of(task, error.__traceback__)
 
 
