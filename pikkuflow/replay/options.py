@@ -8,7 +8,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypedDict
 
-from pikkuflow.domain.retry import retry_delay_text
+from pikkuflow.domain.retry import retries_of, retry_delay_text
 from pikkuflow.domain.status import Dispatch
 from pikkuflow.errors import WorkflowDefinitionError
 
@@ -61,21 +61,15 @@ def step_options(given: Mapping[str, Any]) -> StepOptions:
             near = get_close_matches(key, _KNOWN, n=1)
             hint = f"Did you mean {near[0]}=?" if near else f"Options are {', '.join(sorted(_KNOWN))}."
             raise WorkflowDefinitionError(f"A step has no option {key!r}.", hint=hint)
-    delay = given.get("retry_delay")
+    retries, delay = given.get("retries"), given.get("retry_delay")
     return StepOptions(
-        retries=_retries(given.get("retries")),
+        retries=None if retries is None else retries_of(retries, what="retries"),
         retry_delay=None if delay is None else retry_delay_text(delay),
         no_retry_on=_exception_types(given.get("no_retry_on", ())),
         dispatch=_dispatch(given.get("dispatch")),
         record_start=_flag("record_start", given.get("record_start", False)),
         compensate=_flag("compensate", given.get("compensate", True)),
     )
-
-
-def _retries(value: object) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    raise WorkflowDefinitionError(f"retries={value!r} is no number of retries.", hint="Give 0 or more.")
 
 
 def _exception_types(value: object) -> tuple[type[BaseException], ...]:
