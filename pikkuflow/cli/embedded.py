@@ -147,15 +147,16 @@ class EmbeddedServer:
         return self._folder / "server.log"
 
     def _take_folder(self) -> None:
-        self._lock = (self._folder / "server.lock").open("w")
+        lock = (self._folder / "server.lock").open("w")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            lock.close()
             raise SettingError(
                 f"Another embedded server runs in {self._folder}.",
                 hint="Stop the other `flow dev`, or give this one its own folder with --data.",
             ) from error
-        os.set_inheritable(self._lock.fileno(), False)  # noqa: FBT003 - the standard library's own signature
+        self._lock = lock
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS
