@@ -32,6 +32,12 @@ _T = TypeVar("_T")
 _RUNS_A_MESSAGE: Final = 100
 """Runs that one wake-up message names: more would wait behind each other in one worker."""
 
+_ACQUIRE_SECONDS: Final = 5.0
+"""How long a thread waits for a producer that others use."""
+
+_REDIS_PATIENCE: Final = {"socket_connect_timeout": 1.0, "socket_timeout": 3.0}
+"""Seconds; where the configuration says nothing."""
+
 _RETRY: Final = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
 """One more try on a fresh connection: a pooled one may have died unnoticed. A broker that is away must be known in about a second (D21)."""
 
@@ -53,6 +59,7 @@ class CeleryDispatcher:
         self._settings = settings
         self._routing = routing or Routing(app, settings, registry)
         self._pid = os.getpid()
+        self._connection: Any = None
 
     def wake(self, runs: Sequence[RunRef]) -> None:
         """Ask for a pass over each run; see ``ports.Dispatcher``. Runs whose workflows share a route share messages."""
@@ -98,8 +105,7 @@ class CeleryDispatcher:
         if not pending:
             return
         try:
-            self._after_fork()
-            with self._app.producer_or_acquire() as producer:
+            with self._producers().acquire(block=True, timeout=_ACQUIRE_SECONDS) as producer:
                 send = producer.connection.ensure(producer, self._send_all, **_RETRY)
                 send(producer, pending)
         except Exception as error:
@@ -135,14 +141,29 @@ class CeleryDispatcher:
         published = {key: options[key] for key in PUBLISHED if key in options}
         amqp.send_task_message(producer, message.task, envelope, serializer="json", retry=False, **published)
 
-    def _after_fork(self) -> None:
-        """Celery's children and multiprocessing's reset the app's pools themselves; a bare ``os.fork`` (a web server) does not."""
+    def _producers(self) -> Any:
+        """The pool of kept producers. Celery's and multiprocessing's children have empty pools; those of a bare ``os.fork`` (a web server)
+        would share their parent's sockets, so they are emptied here.
+        """
         pid = os.getpid()
         if pid != self._pid:
             self._pid = pid
             pools.connections.clear()
             pools.producers.clear()
             self._app._after_fork()  # type: ignore[attr-defined]  # noqa: SLF001 - what Celery's own hook calls
+        if self._connection is None:
+            self._connection = _impatient_connection(self._app)
+        return pools.producers[self._connection]
+
+
+def _impatient_connection(app: Celery) -> Any:
+    """The app's broker, but with an end to waiting: kombu's Redis transport has no time limits unless the configuration sets them."""
+    app.pool  # noqa: B018 - the property sets the limit of all pools from the configuration
+    connection: Any = app.connection_for_write()
+    if connection.transport.driver_type != "redis":
+        return connection
+    options = {**_REDIS_PATIENCE, **app.conf.broker_transport_options}
+    return app.connection_for_write(transport_options=options)
 
 
 def _step_message(members: Sequence[StepMessage]) -> _Message:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from math import isfinite
 from types import FrameType, TracebackType
 from typing import Any, Final
 
@@ -149,7 +150,11 @@ def seconds_until(app: Celery, when: Any) -> float:
 
     Raises ``TypeError`` or ``ValueError`` when it is neither.
     """
+    if isinstance(when, timedelta):
+        when = when.total_seconds()
     if isinstance(when, int | float) and not isinstance(when, bool):
+        if not isfinite(when):
+            raise ValueError(f"{when!r} is no number of seconds.")
         return max(0.0, float(when))
     moment = maybe_iso8601(when)
     if not isinstance(moment, datetime):

@@ -100,10 +100,13 @@ class CeleryStepRunner:
             )
         request = step_request(task, work, self._delivery_info(work.options))
         told = StepTold(task=task, request=request)
-        with step_context(work), _frame(task, request), self._hooks.around(told):
-            attempted = self._attempt(told, work)
-            told.is_last = commit(attempted)
-            told.is_committed = True
+        try:
+            with step_context(work), _frame(task, request), self._hooks.around(told):
+                told.is_last = commit(self._attempt(told, work))
+                told.is_committed = True
+        finally:
+            # Its traceback leads back here: a cycle that would keep the locals of every frame of the task.
+            told.raised = None
 
     def _attempt(self, told: StepTold, work: StepWork) -> Attempted:
         try:
@@ -141,12 +144,11 @@ class CeleryStepRunner:
             return Attempted(end=AttemptEnd.GAVE_UP, error=error)
         if not isinstance(raised, Retry):
             return Attempted(end=AttemptEnd.RAISED, error=error)
-        return Attempted(
-            end=AttemptEnd.RAISED,
-            error=error,
-            delay_seconds=asked_delay(self._app, told.task, raised),
-            override=self._override(told, work, raised),
-        )
+        try:
+            delay, override = asked_delay(self._app, told.task, raised), self._override(told, work, raised)
+        except Exception as impossible:  # noqa: BLE001 - Celery rejects a task that asks for an impossible retry
+            return Attempted(end=AttemptEnd.GAVE_UP, error=impossible)
+        return Attempted(end=AttemptEnd.RAISED, error=error, delay_seconds=delay, override=override)
 
     def _override(self, told: StepTold, work: StepWork, retry: Retry) -> Mapping[str, Any] | None:
         override = asked_override(told.task, told.request, retry)
