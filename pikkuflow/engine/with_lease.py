@@ -6,6 +6,7 @@ that it does, when nobody answers: it counts from before the last request that w
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -85,10 +86,8 @@ class HeldLease:
 
     def release(self) -> None:
         """Free the key. Errors are swallowed: the key lapses by itself."""
-        try:
+        with contextlib.suppress(Exception):
             self._leases.release(self._lease)
-        except Exception:  # noqa: BLE001, S110 - spec 6.1: what the body did stands, and the key lapses by itself
-            pass
 
 
 def with_lease(

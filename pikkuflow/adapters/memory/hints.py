@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from pikkuflow.domain.ids import RunId
 from pikkuflow.ports import Clock
 
-__all__ = ["MemoryHints"]
+__all__ = ["MemoryHints", "MemoryWatch"]
 
 _SLICE_SECONDS: Final = 0.5
 _YIELD_SECONDS: Final = 0.002
@@ -17,15 +20,15 @@ _YIELD_SECONDS: Final = 0.002
 class MemoryHints:
     """``Hints`` over a dictionary.
 
-    An announcement is kept until someone waited for it, so a waiter cannot miss it. ``is_down`` set to True makes every call answer as an
-    outage does: nothing left, nothing due, nothing announced.
+    ``is_down`` set to True makes every call answer as an outage does: nothing left, nothing due, nothing announced.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.is_down = False
         self._clock = clock
         self._due: dict[RunId, float] = {}
-        self._announced: set[RunId] = set()
+        self._announcements: Counter[RunId] = Counter()
+        self._unheard: set[RunId] = set()
         self._changed = threading.Condition()
 
     def leave(self, run_id: RunId, in_seconds: float) -> None:
@@ -52,22 +55,52 @@ class MemoryHints:
         if self.is_down:
             return
         with self._changed:
-            self._announced.add(run_id)
+            self._announcements[run_id] += 1
+            self._unheard.add(run_id)
             self._changed.notify_all()
 
+    @contextmanager
+    def watching(self, run_id: RunId) -> Iterator[MemoryWatch]:
+        """Listen from entering until leaving."""
+        with self._changed:
+            heard = self._announcements[run_id]
+        yield MemoryWatch(self, run_id, heard)
+
     def wait(self, run_id: RunId, seconds: float) -> bool:
-        """True: there was an announcement. False: the clock went on by the given time (at most 0.5 s) without one."""
+        """One ``watching`` with one ``wait``; here the last announcement counts until someone waited, so that one thread can do both."""
+        with self._changed:
+            heard = self._announcements[run_id] - (run_id in self._unheard)
+        return MemoryWatch(self, run_id, heard).wait(seconds)
+
+    def wait_past(self, run_id: RunId, heard: int, seconds: float) -> int:
+        """The number of announcements, once it is above ``heard`` or the clock went on by the given time (at most 0.5 s)."""
         with self._changed:
             # Other threads get a moment of real time, for they may be about to announce; a test's clock is then moved, not waited for.
-            self._changed.wait_for(lambda: run_id in self._announced, timeout=_YIELD_SECONDS)
-            if run_id in self._announced and not self.is_down:
-                self._announced.discard(run_id)
-                return True
+            self._changed.wait_for(lambda: self._announcements[run_id] > heard, timeout=_YIELD_SECONDS)
+            now = self._announcements[run_id]
+            if now > heard and not self.is_down:
+                self._unheard.discard(run_id)
+                return now
         self._clock.sleep(min(seconds, _SLICE_SECONDS))
-        return False
+        return heard
 
     def due_in_seconds(self, run_id: RunId) -> float | None:
         """How far ahead the run's hint is; None when there is none. For tests."""
         with self._changed:
             at = self._due.get(run_id)
         return None if at is None else at - self._clock.now().timestamp()
+
+
+class MemoryWatch:
+    """An open ear for one run (``Watch`` port): it has heard the announcements up to a number."""
+
+    def __init__(self, hints: MemoryHints, run_id: RunId, heard: int) -> None:
+        self._hints = hints
+        self._run_id = run_id
+        self._heard = heard
+
+    def wait(self, seconds: float) -> bool:
+        """True: there was an announcement. False: the clock went on by the given time (at most 0.5 s) without one."""
+        now = self._hints.wait_past(self._run_id, self._heard, seconds)
+        heard, self._heard = self._heard, now
+        return now > heard

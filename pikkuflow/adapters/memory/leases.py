@@ -67,11 +67,11 @@ class MemoryLeases:
             return known if known is not None and known.expires_at > now else None
 
     def expire(self, key: str, holder_prefix: str) -> bool:
-        """Free the key if its holder begins with the prefix (take-over, design 3.9). False: it does not."""
+        """Free the key if its holder is the prefix or begins with it as whole parts (design 3.9). False: it does not."""
         with self._lock:
             now = self._now()
             known = self._leases.get(key)
-            if known is None or known.expires_at <= now or not known.holder.startswith(holder_prefix):
+            if known is None or known.expires_at <= now or not _is_of(known.holder, holder_prefix):
                 return False
             self._leases[key] = replace(known, expires_at=now)
             return True
@@ -86,3 +86,7 @@ class MemoryLeases:
         return (
             known is not None and known.expires_at > now and known.holder == lease.holder and known.token == lease.token
         )
+
+
+def _is_of(holder: str, prefix: str) -> bool:
+    return f"{holder}:".startswith(prefix.removesuffix(":") + ":")
