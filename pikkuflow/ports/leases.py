@@ -1,0 +1,46 @@
+"""The lease service: timed rights (spec 6.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Lease", "Leases"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A timed right. ``token`` starts at 1 and rises by one whenever the key changes hands, also after a release (spec 6.1)."""
+
+    key: str
+    holder: str
+    token: int
+    expires_at: float
+    """Epoch seconds by the service's clock."""
+
+
+class Leases(Protocol):
+    """The lease service (spec 6.1, D19). Never waits. Raises ``ConnectionError`` (or a subclass) when the service does not answer."""
+
+    def acquire(self, key: str, holder: str, ttl_seconds: float) -> Lease | None:
+        """Take a free or lapsed key, or extend one's own (same token). None: someone else holds it."""
+        ...
+
+    def refresh(self, lease: Lease, ttl_seconds: float) -> Lease | None:
+        """Extend by compare (holder and token). None: the lease is no longer this one."""
+        ...
+
+    def release(self, lease: Lease) -> bool:
+        """Free by compare; the token counter stays. False: it was not this lease's any more."""
+        ...
+
+    def get(self, key: str) -> Lease | None:
+        """The live lease, or None."""
+        ...
+
+    def expire(self, key: str, holder_prefix: str) -> bool:
+        """Free the key if its holder is the prefix or begins with it as whole ``:`` parts (take-over, design 3.9). False: it does not.
+
+        ``node:12`` and ``node:`` mean ``node:12`` and ``node:12:x``, and ``node:12`` never means ``node:123``.
+        """
+        ...

@@ -1,0 +1,187 @@
+"""The store: the truth about runs and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from pikkuflow.domain.act import (
+    ClaimRequest,
+    Claims,
+    Closed,
+    Closing,
+    Expired,
+    PassNews,
+    PassOpening,
+    PassRef,
+    PassRefusal,
+    Renewed,
+    RunRef,
+    Settlement,
+    StepOutcome,
+    StepWrite,
+    SweepRequest,
+    Swept,
+)
+from pikkuflow.domain.history import History
+from pikkuflow.domain.ids import Holder, RunId, StepName
+from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
+from pikkuflow.domain.step import Attempt, NewStep, Step
+
+__all__ = ["RunStore"]
+
+
+class RunStore(Protocol):
+    """The truth about runs and steps. Every act is one guarded transaction (one statement where the database can do that).
+
+    Lock order everywhere: child run before parent run; several runs in the order of their ids; a run before its steps.
+    """
+
+    # --- runs -------------------------------------------------------------------------------------------------------
+    def insert_runs(self, runs: Sequence[NewRun]) -> tuple[InsertedRun, ...]:
+        """Insert each run unless its id is there; answers in the order given.
+
+        A new run is ``running`` with ``news = 1, seen = 0``; a delayed one also has ``due_at`` and a time before which no pass opens.
+        An existing run is never touched (spec 9.2, T-run-id: the same id twice is the same run).
+        """
+        ...
+
+    def open_pass(self, opening: PassOpening) -> History | PassRefusal:
+        """Take the run, lock first and read second: two statements in one round trip (design 3.2).
+
+        Opens only if no other pass is live by the database's clock. Sets ``pass_id``, ``pass_holder``, ``pass_until`` and
+        ``seen = news``. A pass that was there unclosed leaves the run marked ``lost`` and counts in ``passes_lost``. Opening again with the
+        same ``pass_id`` is the same opening. The status is left as it is.
+        """
+        ...
+
+    def record(self, ref: PassRef, write: StepWrite) -> PassNews | None:
+        """Write one in-place row (see ``StepWrite``), fenced by the pass. An outcome (SUCCEEDED, FAILED, PENDING) is recorded whatever the
+        run's status and clears ``lost`` and ``passes_lost``; a start (RUNNING) only while the run is open. None: fenced, nothing written.
+        """
+        ...
+
+    def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
+        """Insert pending (sleeps: scheduled) rows, all with one multi-row insert, if the run is open. Rows that are there by this pass count
+        as done. ``joined`` sets the counter of their ``fan_id`` to the number of rows, in the same transaction. None: fenced.
+        """
+        ...
+
+    def start_child(self, ref: PassRef, step: NewStep, child: NewRun) -> PassNews | None:
+        """Insert the child run and the parent's row (running, ``child:<run>``) in one transaction; idempotent by step (D1). None: fenced."""
+        ...
+
+    def close_pass(self, ref: PassRef, closing: Closing) -> Closed | None:
+        """The last write of a pass (see ``Closing``). None: fenced, nothing written."""
+        ...
+
+    def resume_run(self, run_id: RunId) -> RunRef | None:
+        """``suspended -> running`` under a guard: clears code, error, ``due_at`` and ``passes_lost``, raises news (D4). None: it was not suspended."""
+        ...
+
+    def ask_pass(self, run_id: RunId, in_seconds: float) -> None:
+        """Have the scheduled sweep look at the run in that time: ``due_at`` becomes the earlier of the two. No news is raised."""
+        ...
+
+    # --- dispatched steps -------------------------------------------------------------------------------------------
+    def claim_steps(self, request: ClaimRequest) -> Claims:
+        """Claim each step by one conditional update (design 3.6): the same attempt, ``due_at`` reached, the run running; a live claim
+        excludes others; a lapsed one is taken as a new attempt opened in ``running``, or, exhausted, failed with STEP_LEASE_EXPIRED and
+        told to the run. The table is spec 16.2. The lease lasts the row's ``lease_seconds``.
+        """
+        ...
+
+    def settle_steps(self, run_id: RunId, outcomes: Sequence[StepOutcome]) -> Settlement:
+        """Store the outcomes of claimed attempts, each fenced by attempt and claim id.
+
+        News rises when a settled step has no fan, or its fan's counter reaches zero (taken down on a locked row in the same transaction).
+        PENDING raises none. A failure settles its member like a success.
+        """
+        ...
+
+    def expire_holder(self, holder: Holder) -> Expired:
+        """Expire at once what a dead process held, compared by holder (design 3.9): its passes' ``pass_until`` and claims' ``lease_until``."""
+        ...
+
+    def expire_node(self, node: str) -> Expired:
+        """As ``expire_holder`` for every holder ``<node>:<pid>`` of a node uuid."""
+        ...
+
+    def renew_holders(self, holders: Sequence[Holder], run_lease_seconds: float) -> Renewed:
+        """Extend what live processes hold: passes by ``run_lease_seconds``, claims by their rows' ``lease_seconds``. What lapsed meanwhile but
+        was not taken is extended too.
+        """
+        ...
+
+    # --- sweeps -----------------------------------------------------------------------------------------------------
+    def sweep_stalled(self, request: SweepRequest) -> Swept:
+        """Non-terminal runs (suspended and compensating too) with unseen news older than the threshold, or with a lapsed pass, or, as a
+        backstop, running with no pass, claim, unsent row, due row or live child and untouched for 5 minutes (design 3.8).
+        """
+        ...
+
+    def sweep_undispatched(self, request: SweepRequest) -> Swept:
+        """Dispatched rows of open runs that were not sent, or sent and not picked up for the threshold, and running ones whose claim lapsed:
+        as messages with the row's attempt. Rows not yet due are left.
+        """
+        ...
+
+    def sweep_scheduled(self, request: SweepRequest) -> Swept:
+        """Everything with a ``due_at`` more than the threshold in the past: sleeps, in-place retries and runs as runs to wake, dispatched
+        retries as messages.
+        """
+        ...
+
+    def note_sweep(self, kind: str) -> None:
+        """Remember that a sweep of that kind ran now."""
+        ...
+
+    def sweep_ages(self) -> Mapping[str, float]:
+        """Seconds since each kind of sweep last ran; a kind that never ran is absent."""
+        ...
+
+    def undelivered_runs(self, limit: int) -> tuple[Run, ...]:
+        """Settled runs with a ``handover`` that are not marked delivered."""
+        ...
+
+    def mark_delivered(self, run_id: RunId) -> None:
+        """The run's outcome was handed on (design 7)."""
+        ...
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+    def get_run(self, run_id: RunId) -> Run | None:
+        """The run, or None."""
+        ...
+
+    def list_runs(self, where: RunFilter, *, limit: int, after: RunKey | None = None) -> tuple[Run, ...]:
+        """Newest first, by (created_at, id); ``after`` is the key of the last run of the page before."""
+        ...
+
+    def list_steps(self, run_id: RunId) -> tuple[Step, ...]:
+        """The run's steps by ``seq``."""
+        ...
+
+    def get_step(self, run_id: RunId, name: StepName) -> Step | None:
+        """One step, or None."""
+        ...
+
+    def list_attempts(self, run_id: RunId) -> tuple[Attempt, ...]:
+        """Earlier attempts of the run's steps, ordered by step and attempt."""
+        ...
+
+    def get_state(self, run_id: RunId) -> Mapping[str, str]:
+        """The run's key/value state as stored texts."""
+        ...
+
+    def delete_run(self, run_id: RunId) -> bool:
+        """Remove a settled run with its steps, attempts, fans and state; False when there is none or it is not settled."""
+        ...
+
+    # --- life -------------------------------------------------------------------------------------------------------
+    def check_schema(self) -> None:
+        """Raise ``SchemaOutdated`` (with the command to run) unless the schema is this code's."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections; the store can be used again afterwards."""
+        ...
