@@ -56,19 +56,26 @@ class RunStore(Protocol):
         ...
 
     def record(self, ref: PassRef, write: StepWrite) -> PassNews | None:
-        """Write one in-place row (see ``StepWrite``), fenced by the pass. An outcome (SUCCEEDED, FAILED, PENDING) is recorded whatever the
-        run's status and clears ``lost`` and ``passes_lost``; a start (RUNNING) only while the run is open. None: fenced, nothing written.
+        """Write one in-place row (see ``StepWrite``), fenced by the pass.
+
+        An outcome (SUCCEEDED, FAILED, PENDING) is recorded whatever the run's status and clears ``lost`` and ``passes_lost``; a start
+        (RUNNING) only while the run is open. None: fenced, nothing written.
         """
         ...
 
     def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
-        """Insert pending (sleeps: scheduled) rows, all with one multi-row insert, if the run is open. Rows that are there by this pass count
-        as done. ``joined`` sets the counter of their ``fan_id`` to the number of rows, in the same transaction. None: fenced.
+        """Insert pending (sleeps: scheduled) rows with one multi-row insert, if the run is open.
+
+        Rows that are there by this pass count as done. ``joined`` sets the counter of their ``fan_id`` to the number of rows, in the same
+        transaction. None: fenced.
         """
         ...
 
     def start_child(self, ref: PassRef, step: NewStep, child: NewRun) -> PassNews | None:
-        """Insert the child run and the parent's row (running, ``child:<run>``) in one transaction; idempotent by step (D1). None: fenced."""
+        """Insert the child run and the parent's row (running, ``child:<run>``) in one transaction.
+
+        Idempotent by step (D1). None: fenced.
+        """
         ...
 
     def close_pass(self, ref: PassRef, closing: Closing) -> Closed | None:
@@ -76,7 +83,10 @@ class RunStore(Protocol):
         ...
 
     def resume_run(self, run_id: RunId) -> RunRef | None:
-        """``suspended -> running`` under a guard: clears code, error, ``due_at`` and ``passes_lost``, raises news (D4). None: it was not suspended."""
+        """``suspended -> running`` under a guard.
+
+        Clears code, error, ``due_at`` and ``passes_lost``, and raises news (D4). None: it was not suspended.
+        """
         ...
 
     def ask_pass(self, run_id: RunId, in_seconds: float) -> None:
@@ -85,9 +95,11 @@ class RunStore(Protocol):
 
     # --- dispatched steps -------------------------------------------------------------------------------------------
     def claim_steps(self, request: ClaimRequest) -> Claims:
-        """Claim each step by one conditional update (design 3.6): the same attempt, ``due_at`` reached, the run running; a live claim
-        excludes others; a lapsed one is taken as a new attempt opened in ``running``, or, exhausted, failed with STEP_LEASE_EXPIRED and
-        told to the run. The table is spec 16.2. The lease lasts the row's ``lease_seconds``.
+        """Claim each step by one conditional update (design 3.6); the table is spec 16.2.
+
+        It needs the same attempt, ``due_at`` reached and the run running. A live claim excludes others; a lapsed one is taken as a new
+        attempt opened in ``running``, or, exhausted, failed with STEP_LEASE_EXPIRED and told to the run. The lease lasts the row's
+        ``lease_seconds``.
         """
         ...
 
@@ -100,7 +112,10 @@ class RunStore(Protocol):
         ...
 
     def expire_holder(self, holder: Holder) -> Expired:
-        """Expire at once what a dead process held, compared by holder (design 3.9): its passes' ``pass_until`` and claims' ``lease_until``."""
+        """Expire at once what a dead process held, compared by holder (design 3.9).
+
+        That is its passes' ``pass_until`` and its claims' ``lease_until``.
+        """
         ...
 
     def expire_node(self, node: str) -> Expired:
@@ -108,27 +123,32 @@ class RunStore(Protocol):
         ...
 
     def renew_holders(self, holders: Sequence[Holder], run_lease_seconds: float) -> Renewed:
-        """Extend what live processes hold: passes by ``run_lease_seconds``, claims by their rows' ``lease_seconds``. What lapsed meanwhile but
-        was not taken is extended too.
+        """Extend what live processes hold: passes by ``run_lease_seconds``, claims by their rows' ``lease_seconds``.
+
+        What lapsed meanwhile but was not taken is extended too.
         """
         ...
 
     # --- sweeps -----------------------------------------------------------------------------------------------------
     def sweep_stalled(self, request: SweepRequest) -> Swept:
-        """Non-terminal runs (suspended and compensating too) with unseen news older than the threshold, or with a lapsed pass, or, as a
-        backstop, running with no pass, claim, unsent row, due row or live child and untouched for 5 minutes (design 3.8).
+        """Find non-terminal runs (suspended and compensating too) that nobody looks after (design 3.8).
+
+        They have unseen news older than the threshold, or a lapsed pass, or, as a backstop, are running with no pass, claim, unsent row,
+        due row or live child and untouched for 5 minutes.
         """
         ...
 
     def sweep_undispatched(self, request: SweepRequest) -> Swept:
-        """Dispatched rows of open runs that were not sent, or sent and not picked up for the threshold, and running ones whose claim lapsed:
-        as messages with the row's attempt. Rows not yet due are left.
+        """Find dispatched rows of open runs whose message must be sent, with the row's attempt.
+
+        They were not sent, or sent and not picked up for the threshold, or are running under a claim that lapsed. Rows not yet due are left.
         """
         ...
 
     def sweep_scheduled(self, request: SweepRequest) -> Swept:
-        """Everything with a ``due_at`` more than the threshold in the past: sleeps, in-place retries and runs as runs to wake, dispatched
-        retries as messages.
+        """Find everything with a ``due_at`` more than the threshold in the past.
+
+        Sleeps, in-place retries and runs come as runs to wake, dispatched retries as messages.
         """
         ...
 

@@ -81,8 +81,8 @@ class StepRunner(Protocol):
     def route(self, call: StepCall, workflow: str) -> Route:
         """Check the arguments and route a new step.
 
-        Raises ``TypeError`` or the task's own validation error when the arguments do not fit; ``TaskNotFound`` when the task is not registered
-        here and its message could not be routed either.
+        Raises ``TypeError`` or the task's own validation error when the arguments do not fit; ``TaskNotFound`` when the task is not
+        registered here and its message could not be routed either.
         """
         ...
 

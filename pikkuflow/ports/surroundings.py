@@ -40,8 +40,9 @@ class Codec(Protocol):
     """Payloads to JSON text and back (design 6)."""
 
     def encode(self, value: Any, *, what: str) -> str:
-        """Text of the value; ``what`` names it in errors (``result of step 'x'``). Raises ``PayloadError`` when it cannot be stored as it is
-        (lock object, set, NaN) or is larger than the limit.
+        """Text of the value; ``what`` names it in errors (``result of step 'x'``).
+
+        Raises ``PayloadError`` when it cannot be stored as it is (lock object, set, NaN) or is larger than the limit.
         """
         ...
 
