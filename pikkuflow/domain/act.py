@@ -105,11 +105,14 @@ class StepWrite:
     """One in-place row as the pass wants it after this write.
 
     The row may be absent (it is inserted), or show ``attempt`` or ``expects`` with a non-final status (it is updated; when its attempt
-    changes, what it showed is copied to the attempts table first). A row that shows ``attempt``, ``status`` and this pass as author is this
+    changes, what it showed is copied to the attempts table first). A row that shows ``attempt``, ``status`` and this pass as
+    author is this
     very write, done before (design 3.4). Anything else is refused.
 
-    ``status``: RUNNING records a start; SUCCEEDED and FAILED settle (``failed`` means exhausted); PENDING waits for the next attempt, with
-    ``delay_seconds`` until it is due, and ``ended`` carries the attempt that just failed. ``started_seconds_ago`` stamps ``running_at``.
+    ``status``: RUNNING records a start; SUCCEEDED and FAILED settle (``failed`` means exhausted); PENDING waits for the next
+    attempt, with
+    ``delay_seconds`` until it is due, and ``ended`` carries the attempt that just failed. ``started_seconds_ago`` stamps
+    ``running_at``.
     ``state`` is a key and value of the run's state, written along.
     """
 
@@ -140,8 +143,10 @@ class Closing:
     """The last write of a pass: it releases the run and returns whether there is news the pass did not see.
 
     ``status`` None leaves the status as it is. RUNNING and SUSPENDED park: ``code`` and ``error`` say why it is suspended (both cleared
-    by RUNNING), ``due_seconds`` sets the run's ``due_at`` (None clears it). A settled status is written only over an open one; it cancels
-    rows that never started, and settles the parent's step in the same transaction, child locked before parent (D9). ``sent`` are the steps whose
+    by RUNNING), ``due_seconds`` sets the run's ``due_at`` (None clears it). A settled status is written only over an open one;
+    it cancels
+    rows that never started, and settles the parent's step in the same transaction, child locked before parent (D9). ``sent``
+    are the steps whose
     message left: they become ``scheduled``. ``raise_news`` is for a pass that yields. ``clear_lost`` is never set by closing (only an
     in-place outcome clears the mark).
     """
@@ -157,8 +162,11 @@ class Closing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """What a closing found: ``wake`` when news moved past what the pass had seen and the run is not settled; ``status`` as it now is;
-    ``parent`` when the parent's step was settled and the parent wants a wake-up."""
+    """What a closing found.
+
+    ``wake``: news moved past what the pass had seen and the run is not settled. ``status`` is as it now is. ``parent`` is set when the
+    parent's step was settled and the parent wants a wake-up.
+    """
 
     wake: bool
     status: RunStatus
@@ -197,8 +205,11 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """``claimed`` rows are running under the claim, as they are after it (a lapsed one with its next attempt). ``wake``: a refusal settled a
-    step and the run wants a wake-up. ``run`` is None when there is no such run."""
+    """What became of a claim request.
+
+    ``claimed`` rows are running under the claim, as they are after it (a lapsed one with its next attempt). ``wake``: a refusal settled a
+    step and the run wants a wake-up. ``run`` is None when there is no such run.
+    """
 
     run: Run | None
     claimed: tuple[Step, ...] = ()
@@ -210,7 +221,8 @@ class Claims:
 class StepOutcome:
     """The end of one claimed attempt.
 
-    SUCCEEDED with ``result``; FAILED with ``error`` (exhausted); PENDING with ``error``: attempts are left, the same statement writes the
+    SUCCEEDED with ``result``; FAILED with ``error`` (exhausted); PENDING with ``error``: attempts are left, the same statement
+    writes the
     next attempt, due in ``delay_seconds``, and copies this one to the attempts table (D2).
     """
 
@@ -226,8 +238,11 @@ class StepOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """``accepted`` says for each outcome whether it landed (or had landed before); False: superseded, nothing stored. ``wake``: the run's
-    news rose from seen to unseen and no live pass holds it, so the caller publishes a wake-up (design 3.5)."""
+    """What became of outcomes.
+
+    ``accepted`` says for each whether it landed (or had landed before); False: superseded, nothing stored. ``wake``: the run's news rose
+    from seen to unseen and no live pass holds it, so the caller publishes a wake-up (design 3.5).
+    """
 
     accepted: tuple[bool, ...]
     wake: bool

@@ -40,5 +40,5 @@ def invocation_id(run_id: RunId, step: StepName) -> str:
 
 
 def numbered_name(name: str, ordinal: int) -> str:
-    """The ``ordinal``-th use of a name in a pass, counted from 0: the first keeps the bare name, repeats are ``name#1`` …"""
+    """The ``ordinal``-th use of a name in a pass, counted from 0: the first keeps the bare name, repeats are ``name#1``, ``name#2``."""
     return name if ordinal == 0 else f"{name}#{ordinal}"

@@ -53,7 +53,8 @@ class Place:
 class NewStep:
     """A step about to get its row; what never changes afterwards.
 
-    ``seq`` is the index of the durable call in the body's order, from 0. ``args`` is the codec's text of ``{"args": [...], "kwargs": {...}}``
+    ``seq`` is the index of the durable call in the body's order, from 0. ``args`` is the codec's text of ``{"args": [...],
+    "kwargs": {...}}``
     (None for sleeps). ``retry_delay`` is text: ``"exponential"`` or a number of seconds. ``options`` is JSON of the message options the
     dispatcher honours. ``lease_seconds`` is how long a claim lasts between renewals. ``queue`` is for show and for sweeps.
     """
@@ -82,7 +83,8 @@ class NewStep:
 class Step:
     """A stored step with its current attempt.
 
-    ``is_due`` and ``is_lapsed`` were judged by the database's clock in the statement that read the row: ``due_at`` absent or reached; status
+    ``is_due`` and ``is_lapsed`` were judged by the database's clock in the statement that read the row: ``due_at`` absent or
+    reached; status
     running with ``lease_until`` in the past. ``due_in_seconds`` is how far ahead ``due_at`` was then (None without one).
     """
 
@@ -112,7 +114,8 @@ class Step:
     """``expires_at`` (the signature's ``expires``) is in the past."""
     sent_at: datetime | None
     override: str | None
-    """What a task's own ``retry(args=, kwargs=, queue=…)`` changed, for the current attempt only: JSON of ``args``, ``kwargs``, ``options``."""
+    """What a task's own ``retry(args=, kwargs=, queue=…)`` changed, for the current attempt only: JSON of ``args``,
+    ``kwargs``, ``options``."""
     child_run_id: RunId | None
     fan_id: FanId | None
     from_step: StepName | None

@@ -50,7 +50,8 @@ class RunStore(Protocol):
         """Take the run, lock first and read second: two statements in one round trip (design 3.2).
 
         Opens only if no other pass is live by the database's clock. Sets ``pass_id``, ``pass_holder``, ``pass_until`` and
-        ``seen = news``. A pass that was there unclosed leaves the run marked ``lost`` and counts in ``passes_lost``. Opening again with the
+        ``seen = news``. A pass that was there unclosed leaves the run marked ``lost`` and counts in ``passes_lost``. Opening
+        again with the
         same ``pass_id`` is the same opening. The status is left as it is.
         """
         ...
@@ -66,7 +67,8 @@ class RunStore(Protocol):
     def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
         """Insert pending (sleeps: scheduled) rows with one multi-row insert, if the run is open.
 
-        Rows that are there by this pass count as done. ``joined`` sets the counter of their ``fan_id`` to the number of rows, in the same
+        Rows that are there by this pass count as done. ``joined`` sets the counter of their ``fan_id`` to the number of rows,
+        in the same
         transaction. None: fenced.
         """
         ...
@@ -106,7 +108,8 @@ class RunStore(Protocol):
     def settle_steps(self, run_id: RunId, outcomes: Sequence[StepOutcome]) -> Settlement:
         """Store the outcomes of claimed attempts, each fenced by attempt and claim id.
 
-        News rises when a settled step has no fan, or its fan's counter reaches zero (taken down on a locked row in the same transaction).
+        News rises when a settled step has no fan, or its fan's counter reaches zero (taken down on a locked row in the same
+        transaction).
         PENDING raises none. A failure settles its member like a success.
         """
         ...
@@ -133,7 +136,8 @@ class RunStore(Protocol):
     def sweep_stalled(self, request: SweepRequest) -> Swept:
         """Find non-terminal runs (suspended and compensating too) that nobody looks after (design 3.8).
 
-        They have unseen news older than the threshold, or a lapsed pass, or, as a backstop, are running with no pass, claim, unsent row,
+        They have unseen news older than the threshold, or a lapsed pass, or, as a backstop, are running with no pass, claim,
+        unsent row,
         due row or live child and untouched for 5 minutes.
         """
         ...
@@ -141,7 +145,8 @@ class RunStore(Protocol):
     def sweep_undispatched(self, request: SweepRequest) -> Swept:
         """Find dispatched rows of open runs whose message must be sent, with the row's attempt.
 
-        They were not sent, or sent and not picked up for the threshold, or are running under a claim that lapsed. Rows not yet due are left.
+        They were not sent, or sent and not picked up for the threshold, or are running under a claim that lapsed. Rows not yet
+        due are left.
         """
         ...
 
