@@ -142,8 +142,10 @@ class CeleryDispatcher:
         amqp.send_task_message(producer, message.task, envelope, serializer="json", retry=False, **published)
 
     def _producers(self) -> Any:
-        """The pool of kept producers. Celery's and multiprocessing's children have empty pools; those of a bare ``os.fork`` (a web server)
-        would share their parent's sockets, so they are emptied here.
+        """The pool of kept producers.
+
+        Celery's and multiprocessing's children begin with empty pools; those of a bare ``os.fork`` (a web server) would share their
+        parent's sockets, so they are emptied here.
         """
         pid = os.getpid()
         if pid != self._pid:

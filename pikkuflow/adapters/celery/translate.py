@@ -27,6 +27,10 @@ _REFUSED: Final = {
     "task_id": "A step's id is its invocation id; a signature that was frozen or applied cannot be a step.",
 }
 
+_CANVAS: Final = frozenset(
+    {"celery.map", "celery.starmap", "celery.chunks", "celery.group", "celery.chain", "celery.chord"}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class _Member:
@@ -79,9 +83,9 @@ class SignatureTranslator:
         task = what.get("task")
         if not isinstance(task, str) or not task:
             raise WorkflowDefinitionError(f"{what!r} is no signature.", hint="A signature names its task.")
-        if what.get("subtask_type"):
+        if what.get("subtask_type") or task in _CANVAS:
             raise WorkflowDefinitionError(
-                f"A {what['subtask_type']} cannot be one step.",
+                f"A {what.get('subtask_type') or task.removeprefix('celery.')} cannot be one step.",
                 hint="Write its tasks as steps: wf.do one after the other, wf.gather or wf.map for a group.",
             )
         own = what.get("options") or {}
