@@ -43,11 +43,14 @@ class Buffer:
         self._fresh: list[Submitted] = []
         self._all: list[Submitted] = []
         self._fork: StepName | None = None
+        self._is_open = False
 
     def submit(self, call: StepCall) -> Submitted:
         """Name and place a call. Its predecessor is what came before the first of those it is submitted together with."""
         recorder = self._recorder
-        if not self._fresh:
+        if not self._is_open:
+            # Also when all of them have settled already: a predecessor never depends on what is recorded.
+            self._is_open = True
             self._fork = recorder.previous
         name = StepName(recorder.name_of(call.name))
         submitted = Submitted(recorder.place(call, name, self._fork))
@@ -59,6 +62,7 @@ class Buffer:
 
     def flush(self) -> None:
         """Reach everything that was submitted, because the body goes on with another call."""
+        self._is_open = False
         if self._fresh:
             self._reach(self._take(), together=True)
 
@@ -72,6 +76,7 @@ class Buffer:
 
         When nothing else waits for them, their common end is all that matters, and the run is woken once.
         """
+        self._is_open = False
         members = {id(submitted) for submitted in wanted}
         fresh = {id(submitted) for submitted in self._fresh}
         if len(members) > 1 and all(one.is_settled_in_history or id(one) in fresh for one in wanted):
@@ -103,6 +108,7 @@ class Buffer:
         return taken
 
     def _reach_all(self) -> None:
+        self._is_open = False
         if self._fresh:
             taken = self._take()
             self._reach(taken, together=len(taken) > 1)

@@ -73,13 +73,15 @@ class Recording:
     """A run's rows, and an engine over them.
 
     Lone calls are worked at once, unless their task is in ``elsewhere``; calls reached together are in flight until ``settle`` is called.
-    ``works`` gives what a task returns, or the exception that it fails with; tasks that are not there return their arguments.
+    ``works`` gives what a task returns, or the exception that it fails with; tasks that are not there return their arguments. ``natives``
+    are the engine's own answers, by step.
     """
 
     body: Callable[..., Any]
     args: tuple[Any, ...] = ()
     works: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     elsewhere: frozenset[str] = frozenset()
+    natives: Mapping[str, Any] = field(default_factory=dict)
     rows: dict[StepName, Step] = field(default_factory=dict)
     reaches: list[Reach] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -142,11 +144,12 @@ class Recording:
     def _reach(self, planned: PlannedCall, *, together: bool) -> Recorded | Waiting:
         call = planned.call
         row = planned.row or _row(planned)
-        stays = not together and call.task not in self.elsewhere
+        # A row says where its step is worked; only a new one may be worked here.
+        stays = planned.row is None and not together and call.task not in self.elsewhere
         if call.kind in {StepKind.TASK, StepKind.CHILD} and stays:
             row = self._worked(row, lambda: self._result_of(call.task or "", list(call.args)))
         elif call.kind in {StepKind.FUNCTION, StepKind.STATE}:
-            row = self._worked(row, call.function or (lambda: call.name))
+            row = self._worked(row, call.function or (lambda: self.natives[planned.name]))
         self.rows[row.name] = row
         return self._answer(row)
 
