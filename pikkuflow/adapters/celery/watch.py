@@ -1,0 +1,212 @@
+"""The daemon thread of a worker's main process: it sees dead children, fires timers and renews what living ones hold (design 3.9, 4, 7).
+
+It has its own connections, so it never waits behind user code, and short patience with the database, so that one duty does not keep the
+others waiting. A duty that fails is logged and comes round again: none of them is needed for anything but speed, sweeps do the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from celery.worker import state
+
+from pikkuflow.adapters.celery.extension import Extension
+from pikkuflow.adapters.celery.node_lease import NodeLease
+from pikkuflow.adapters.celery.pools import busy_pids, dead_children, is_green, live_children, start_thread
+from pikkuflow.domain.failure import Failure
+from pikkuflow.engine.fail_claim import fail_claimed
+from pikkuflow.engine.fire_timer import fire_due
+from pikkuflow.engine.renew import renew
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.sweep import SweepKind, recover
+from pikkuflow.engine.take_over import take_over_holder
+
+__all__ = ["Watch"]
+
+_LOGGER: Final = logging.getLogger("pikkuflow.worker")
+_TICK_SECONDS: Final = 0.2
+_CONNECTIONS: Final = 2
+_STALE_INTERVALS: Final = 3
+_RENEWALS_A_LEASE: Final = 3
+_QUIET_SECONDS: Final = 30.0
+"""A duty that goes on failing is logged this often."""
+
+
+@dataclass(slots=True)
+class _Duty:
+    name: str
+    every_seconds: float
+    act: Callable[[], None]
+    next_at: float = 0.0
+    logged_at: float | None = None
+
+
+class Watch:
+    """One for each running worker."""
+
+    def __init__(self, ext: Extension, worker: Any) -> None:
+        self._ext = ext
+        self._worker = worker
+        self._rt: Runtime = ext.compose(connections=_CONNECTIONS, patience_seconds=1.0)
+        self._clock = self._rt.clock
+        self._began = self._clock.monotonic()
+        self._ended = threading.Event()
+        self._children: set[int] = set()
+        self._taken: set[int] = set()
+        self._sweeping = threading.Lock()
+        self._still = _Stillness(is_needed=ext.settings.database_url.startswith("sqlite"))
+        self._lease = NodeLease(worker.hostname, ext.node, ext.settings.node_lease_seconds)
+        self._duties = self._list_duties()
+
+    def start(self) -> None:
+        """Start the thread; after the pool's first processes."""
+        start_thread("pikkuflow-watch", self._watch, green=is_green(type(self._worker.pool)))
+
+    def sweep_once(self, *, startup: bool) -> None:
+        """Run all sweeps in a thread of their own, unless one is under way here: they may take long, leases may not wait."""
+        start_thread("pikkuflow-sweep", lambda: self._sweep(startup=startup), green=is_green(type(self._worker.pool)))
+
+    def end(self) -> None:
+        """End the thread and release the node's name: last of all, when no child works any more."""
+        self._ended.set()
+        with self._still:
+            try:
+                self._lease.release(self._rt)
+                self._rt.store.close()
+            except Exception:
+                _LOGGER.debug("The node lease was left to lapse.", exc_info=True)
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+    def _list_duties(self) -> list[_Duty]:
+        settings = self._ext.settings
+        leases = (
+            settings.run_lease_seconds,
+            settings.step_lease_seconds,
+            *settings.step_lease_seconds_by_queue.values(),
+        )
+        duties = [
+            _Duty("hard limits", _TICK_SECONDS, self._fail_timed_out),
+            _Duty("dead children", _TICK_SECONDS, self._take_over_dead),
+            _Duty("timers", _TICK_SECONDS, self._fire_timers),
+            _Duty("renewal", min(leases) / _RENEWALS_A_LEASE, self._renew),
+            _Duty("node lease", settings.node_lease_seconds / _RENEWALS_A_LEASE, self._keep_name),
+        ]
+        if settings.recovery:
+            duties.append(_Duty("missing sweeps", settings.sweep_interval, self._sweep_if_none_does))
+        return duties
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_TICK_SECONDS):
+            now = self._clock.monotonic()
+            due = [duty for duty in self._duties if duty.next_at <= now]
+            with self._still:
+                for duty in due:
+                    duty.next_at = now + duty.every_seconds
+                    self._do(duty, now)
+                self._close_if_still()
+
+    def _close_if_still(self) -> None:
+        if self._still.is_needed:
+            self._rt.store.close()
+
+    def _do(self, duty: _Duty, now: float) -> None:
+        if self._ended.is_set():
+            return
+        try:
+            duty.act()
+            duty.logged_at = None
+        except Exception:
+            if duty.logged_at is None or now - duty.logged_at > _QUIET_SECONDS:
+                duty.logged_at = now
+                _LOGGER.warning(
+                    "The worker's watch could not do its duty (%s); it tries again.", duty.name, exc_info=True
+                )
+
+    # --- duties -----------------------------------------------------------------------------------------------------
+    def _fail_timed_out(self) -> None:
+        """Before the dead are looked at: the claim must still be the child's."""
+        while not self._ext.node.timed_out.empty():
+            late = self._ext.node.timed_out.get_nowait()
+            failure = Failure(
+                type="billiard.exceptions.TimeLimitExceeded",
+                message=f"TimeLimitExceeded: the hard time limit of {late.seconds:g} s was reached",
+            )
+            fail_claimed(self._rt, late.run_id, late.steps, late.holder, failure)
+
+    def _take_over_dead(self) -> None:
+        now = set(live_children(self._worker))
+        dead = dead_children(self._children, now) - self._taken
+        self._children = now | dead
+        for pid in sorted(dead):
+            take_over_holder(self._rt, self._ext.node.holder(pid))
+            self._taken.add(pid)
+        self._children = now
+        self._taken &= now
+
+    def _fire_timers(self) -> None:
+        if not self._ext.node.is_stopping():
+            fire_due(self._rt)
+
+    def _renew(self) -> None:
+        busy = busy_pids(state.active_requests)
+        if not busy:
+            return
+        children = live_children(self._worker)
+        pids = busy & set(children) if children else {os.getpid()}
+        renew(self._rt, [self._ext.node.holder(pid) for pid in sorted(pids)])
+
+    def _keep_name(self) -> None:
+        self._lease.keep(self._rt)
+
+    def _sweep_if_none_does(self) -> None:
+        """Beat may be down, or its messages stuck behind a backlog (design 3.8)."""
+        alive_seconds = self._clock.monotonic() - self._began
+        if not self._ext.node.is_stopping() and _is_stale(
+            self._rt.store.sweep_ages(), alive_seconds, _STALE_INTERVALS * self._ext.settings.sweep_interval
+        ):
+            self.sweep_once(startup=False)
+
+    def _sweep(self, *, startup: bool) -> None:
+        if not self._sweeping.acquire(blocking=False):
+            return
+        try:
+            with self._still:
+                recover(self._rt, startup=startup)
+                self._close_if_still()
+        except Exception:
+            _LOGGER.warning("A sweep by this worker failed; it is tried again.", exc_info=True)
+        finally:
+            self._sweeping.release()
+
+
+def _is_stale(ages: Mapping[str, float], alive_seconds: float, limit_seconds: float) -> bool:
+    """Whether some kind of sweep has not run for that long; one that never ran counts from the worker's start."""
+    return any(ages.get(kind.value, alive_seconds) > limit_seconds for kind in SweepKind)
+
+
+class _Stillness:
+    """Keeps a fork and an open SQLite file apart: SQLite must not be carried through a fork (its locks would be believed in the child).
+
+    The thread works inside ``with``, and closes its connections before it leaves; a fork waits for that. Other databases need none of it.
+    """
+
+    def __init__(self, *, is_needed: bool) -> None:
+        self.is_needed = is_needed
+        self._lock = threading.Lock()
+        if is_needed:
+            os.register_at_fork(
+                before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._lock.release
+            )
+
+    def __enter__(self) -> None:
+        if self.is_needed:
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_needed:
+            self._lock.release()

@@ -1,0 +1,332 @@
+"""``PikkuFlow``: the extension object, and the only place that chooses and builds adapters (design 5, 7).
+
+Nothing here is built at import. The app's configuration is read when Celery reads it, the surroundings of the engine are built when they
+are first used, once for each process: a fork gets its own, and what it inherited is kept untouched, because closing it would close the
+parent's connections.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast, overload
+
+from celery import Celery
+from celery.local import Proxy
+from celery.utils.imports import gen_task_name, symbol_by_name
+
+from pikkuflow.adapters.celery.beat import add_beat_entries, add_defaults, add_routes
+from pikkuflow.adapters.celery.dispatcher import CeleryDispatcher
+from pikkuflow.adapters.celery.extension import ATTRIBUTE
+from pikkuflow.adapters.celery.handover import CeleryDeliverer
+from pikkuflow.adapters.celery.node import Node
+from pikkuflow.adapters.celery.routing import Routing
+from pikkuflow.adapters.celery.step_runner import CeleryStepRunner
+from pikkuflow.adapters.celery.tasks import register_engine_tasks
+from pikkuflow.adapters.celery.translate import SignatureTranslator
+from pikkuflow.adapters.celery.worker_hooks import install_worker_hooks
+from pikkuflow.adapters.celery.workflow_task import WorkflowTask
+from pikkuflow.adapters.json_codec import JsonCodec
+from pikkuflow.adapters.logging_observer import LoggingObserver
+from pikkuflow.adapters.random_ids import RandomIds
+from pikkuflow.adapters.redis import RedisHints, RedisLeases, redis_url_of
+from pikkuflow.adapters.sql import DueColumnHints, SqlLeases, SqlRunStore
+from pikkuflow.adapters.system_clock import SystemClock
+from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version
+from pikkuflow.domain.status import Dispatch
+from pikkuflow.engine.run_handle import Runs
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.errors import SettingError, WorkflowDefinitionError
+from pikkuflow.ports import Hints, Leases
+from pikkuflow.replay.context import Workflow
+from pikkuflow.settings import Settings
+
+__all__ = ["PikkuFlow"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SPARE_CONNECTIONS: Final = 2
+"""Beside one for each step worked at a time: the lease keeper, and a start that is recorded meanwhile."""
+
+
+class PikkuFlow:
+    """Durable workflows for a Celery app: ``pikku = PikkuFlow(app)``, or ``PikkuFlow()`` and ``init_app(app)`` later."""
+
+    def __init__(self, app: Celery | None = None) -> None:
+        self.registry = Registry()
+        self.node = Node()
+        self.runs = Runs(lambda: self.runtime)
+        self._app: Celery | None = None
+        self._waiting: list[Callable[[Celery], Any]] = []
+        self._compensations: list[tuple[Any, Callable[..., None]]] = []
+        self._settings: Settings | None = None
+        self._runtime: Runtime | None = None
+        self._runtime_pid = 0
+        self._inherited: list[Runtime] = []
+        self._building = threading.RLock()
+        if app is not None:
+            self.init_app(app)
+
+    # --- the app ----------------------------------------------------------------------------------------------------
+    def init_app(self, app: Celery) -> None:
+        """Bind to an app, configured or not: engine tasks, defaults, routes, beat entries and worker hooks are added.
+
+        Raises ``SettingError`` when the app has another extension, or this one another app.
+        """
+        if getattr(app, ATTRIBUTE, None) is not None or self._app is not None:
+            raise SettingError(
+                "This PikkuFlow has an app, or this app a PikkuFlow, already.", hint="Make one PikkuFlow for each app."
+            )
+        self._app = app
+        setattr(app, ATTRIBUTE, self)
+        register_engine_tasks(app)
+        install_worker_hooks(self)
+        if cast("Any", app).configured:
+            self._on_configured()
+        else:
+            app.on_after_configure.connect(self._on_configured, sender=app, weak=False)
+        for register in self._waiting:
+            register(app)
+        self._waiting.clear()
+
+    @property
+    def app(self) -> Celery:
+        """The app. Raises ``SettingError`` before ``init_app``."""
+        if self._app is None:
+            raise SettingError("This PikkuFlow has no app yet.", hint="Call pikku.init_app(app) first.")
+        return self._app
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, read once from the app's configuration and the environment. Raises ``SettingError``."""
+        if self._settings is None:
+            self._settings = Settings.from_mapping(self.app.conf, os.environ)
+        return self._settings
+
+    def _on_configured(self, *_: Any, **__: Any) -> None:
+        add_defaults(self.app)
+        try:
+            settings = self.settings
+        except SettingError:
+            # Celery only logs what a signal's receiver raises. The worker's start and the first use raise it again.
+            return
+        add_routes(self.app, settings)
+        add_beat_entries(self.app, settings)
+
+    # --- defining ---------------------------------------------------------------------------------------------------
+    @overload
+    def workflow(self, function: Callable[Concatenate[Workflow, P], R], /) -> WorkflowTask[P, R]: ...
+    @overload
+    def workflow(
+        self,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        version: str | None = None,
+        dispatch: str | None = None,
+        planned_steps: Sequence[str] | None = None,
+        deterministic: bool = False,
+        task_options: Mapping[str, Any] | None = None,
+    ) -> Callable[[Callable[Concatenate[Workflow, P], R]], WorkflowTask[P, R]]: ...
+    def workflow(  # type: ignore[misc]  # noqa: PLR0913 - each is one thing that an author may say
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        version: str | None = None,
+        dispatch: str | None = None,
+        planned_steps: Sequence[str] | None = None,
+        deterministic: bool = False,
+        task_options: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Register a workflow: ``@pikku.workflow`` or ``@pikku.workflow(name="shop.order")``. The app stays unconfigured.
+
+        Args:
+            function: the body; its first parameter is ``wf``.
+            name: the workflow's and its Celery task's name; else module and function, as Celery names tasks.
+            queue: where its passes go; else the route of its task name decides.
+            version: what a change of the body is told by; else a hash of its code (D17).
+            dispatch: ``"auto"``, ``"queue"`` or ``"inline"`` for its steps; else the setting.
+            planned_steps: names of the steps it will take, shown with its runs.
+            deterministic: it always takes exactly ``planned_steps``.
+            task_options: further options of its Celery task, such as ``ignore_result``.
+
+        Raises:
+            WorkflowDefinitionError: the function is a generator or coroutine, takes no ``wf``, or the name is another workflow's.
+        """
+
+        def register(body: Callable[..., Any]) -> Any:
+            definition = WorkflowDefinition(
+                name=name or self._name_of(body),
+                body=body,
+                version=version or code_version(body),
+                queue=queue,
+                dispatch=None if dispatch is None else _dispatch(dispatch),
+                planned_steps=None if planned_steps is None else tuple(planned_steps),
+                deterministic=deterministic,
+            )
+            self.registry.add(definition)
+            return self._task_of(definition, task_options or {})
+
+        return register if function is None else register(function)
+
+    def compensates(self, task: Any) -> Callable[[F], F]:
+        """Declare how a task is undone: ``@pikku.compensates(charge)``. Its steps then record their start before they work (D20).
+
+        Args:
+            task: the Celery task, or its name.
+        """
+
+        def register(undo: F) -> F:
+            self._compensations.append((task, undo))
+            return undo
+
+        return register
+
+    def workflow_named(self, name: str) -> WorkflowTask[Any, Any]:
+        """The registered workflow of that name. Raises ``WorkflowNotFound``."""
+        self.registry.get(name)
+        return cast("WorkflowTask[Any, Any]", self.app.tasks[name])
+
+    def _name_of(self, body: Callable[..., Any]) -> str:
+        function, module = getattr(body, "__name__", type(body).__name__), getattr(body, "__module__", "__main__")
+        # Celery's rule (the app's name stands for __main__), which is a dotted path while there is no app.
+        return str(gen_task_name(self._app, function, module)) if self._app is not None else f"{module}.{function}"
+
+    def _task_of(self, definition: WorkflowDefinition, options: Mapping[str, Any]) -> Any:
+        def register(app: Celery) -> Any:
+            # bind: the check of arguments skips `wf`. run: Celery must never call the body (recipes 10).
+            made: dict[str, Any] = {
+                "bind": True,
+                "shared": False,
+                "base": WorkflowTask,
+                "run": WorkflowTask.run,
+                "pikkuflow_workflow": definition.name,
+                **options,
+            }
+            decorate: Any = app.task(name=definition.name, **made)
+            return decorate(definition.body)
+
+        if self._app is not None:
+            return register(self._app)
+        self._waiting.append(register)
+        late: Any = Proxy
+        return late(lambda: self.app.tasks[definition.name])
+
+    def _is_compensable(self, task: str) -> bool:
+        return any(task == (one if isinstance(one, str) else one.name) for one, _ in self._compensations)
+
+    # --- surroundings -----------------------------------------------------------------------------------------------
+    @property
+    def runtime(self) -> Runtime:
+        """The engine's surroundings in this process. Raises ``SettingError`` for an unknown or impossible setting."""
+        if self._runtime is None or self._runtime_pid != os.getpid():
+            if self._runtime_pid != os.getpid():
+                # A lock that another thread of the parent held would stay held for ever.
+                self._building = threading.RLock()
+            with self._building:
+                self._build()
+        return cast("Runtime", self._runtime)
+
+    def _build(self) -> None:
+        if self._runtime is not None and self._runtime_pid != os.getpid():
+            self._inherited.append(self._runtime)
+            self._runtime = None
+        if self._runtime is None:
+            self._runtime = self.compose(
+                connections=self.node.concurrency + _SPARE_CONNECTIONS, patience_seconds=self.node.patience_seconds
+            )
+            self._runtime_pid = os.getpid()
+
+    @contextmanager
+    def replaced(self, runtime: Runtime) -> Iterator[Runtime]:
+        """Use other surroundings in this process while the block runs; for tests."""
+        before = self._runtime, self._runtime_pid
+        self._runtime, self._runtime_pid = runtime, os.getpid()
+        try:
+            yield runtime
+        finally:
+            self._runtime, self._runtime_pid = before
+
+    def compose(self, *, connections: int, patience_seconds: float | None) -> Runtime:
+        """Build fresh surroundings with their own connections.
+
+        Args:
+            connections: how many a pool to the database keeps.
+            patience_seconds: how long an act waits for a database that is away; None is for ever.
+        """
+        app, settings, node = self.app, self.settings, self.node
+        routing = Routing(app, settings, self.registry)
+        codec = JsonCodec(settings.max_payload_bytes, _codec_hook(settings.codec))
+        store = SqlRunStore(
+            settings.database_url,
+            pool_size=connections,
+            patience_seconds=patience_seconds,
+            is_stopping=node.is_stopping,
+        )
+        leases, hints = self._leases(store, settings)
+        return Runtime(
+            store=store,
+            leases=leases,
+            hints=hints,
+            dispatcher=CeleryDispatcher(app, settings, self.registry, routing),
+            runner=CeleryStepRunner(app, settings, self.registry, routing),
+            translate=SignatureTranslator(app, self.registry, is_compensable=self._is_compensable),
+            deliverer=CeleryDeliverer(app, codec),
+            codec=codec,
+            clock=SystemClock(),
+            ids=RandomIds(),
+            observer=LoggingObserver(),
+            registry=self.registry,
+            settings=settings,
+            holder=node.holder,
+            is_stopping=node.is_stopping,
+            consumes=lambda workflow: (
+                node.is_worker and routing.of_workflow(workflow).queue in app.amqp.queues.consume_from
+            ),
+            has_broker=bool(_broker_url(app)),
+        )
+
+    def _leases(self, store: SqlRunStore, settings: Settings) -> tuple[Leases, Hints]:
+        url = redis_url_of(settings.lease_url or _broker_url(self.app) or "")
+        if url is not None:
+            return RedisLeases(url), RedisHints(url)
+        if settings.lease_url is not None:
+            raise SettingError(
+                "pikkuflow_lease_url names no Redis or Valkey server.",
+                hint="Give a redis:// or unix:// URL, or leave it out: leases are then rows of the database.",
+            )
+        return SqlLeases(settings.database_url), DueColumnHints(store)
+
+
+def _broker_url(app: Celery) -> str | None:
+    """The broker that messages are published to; None when neither configuration nor environment names one (Celery would try localhost)."""
+    url: Any = app.conf.broker_write_url
+    return ";".join(url) if isinstance(url, list | tuple) else url
+
+
+def _codec_hook(codec: Any) -> Any:
+    if codec is None:
+        return None
+    try:
+        found = symbol_by_name(codec)
+    except (ImportError, AttributeError) as error:
+        raise SettingError(
+            f"pikkuflow_codec cannot be imported: {error}.", hint="Give a dotted name, or an object."
+        ) from error
+    return found() if isinstance(found, type) else found
+
+
+def _dispatch(text: str) -> Dispatch:
+    try:
+        return Dispatch(text)
+    except ValueError:
+        raise WorkflowDefinitionError(
+            f"dispatch={text!r} is none of auto, queue, inline.", hint='Leave it out for "auto".'
+        ) from None

@@ -1,0 +1,153 @@
+"""What is shown of a run: its status folded to one entry a step (spec 10.1, 16.7)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.ids import RunId, StepName
+from pikkuflow.domain.run import Run
+from pikkuflow.domain.status import SETTLED_RUN, RunStatus, StepStatus
+from pikkuflow.domain.step import Step
+
+__all__ = ["RunHead", "RunSummary", "StepSummary", "head_of", "summary_of"]
+
+_MILLISECONDS: Final = 1000.0
+_ENDED_STEP: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSummary:
+    """One step by its latest attempt. ``duration_ms`` is known only when it has both a start and an end."""
+
+    name: StepName
+    status: StepStatus
+    attempts: int
+    duration_ms: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it (spec 16.7)."""
+        shown: dict[str, Any] = {"name": self.name, "status": self.status.value, "attempts": self.attempts}
+        if self.duration_ms is not None:
+            shown["duration"] = self.duration_ms
+        return shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHead:
+    """A run as a listing shows it: no steps and no payloads."""
+
+    id: RunId
+    workflow: str
+    status: RunStatus
+    code: str | None
+    owner: str | None
+    error: str | None
+    """The message of the run's error, or of what it is suspended for."""
+    started_at: datetime
+    completed_at: datetime | None
+    """Only for settled runs."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it: times as ISO text, absent fields left out."""
+        shown = {
+            "id": self.id,
+            "workflow": self.workflow,
+            "status": self.status.value,
+            "code": self.code,
+            "owner": self.owner,
+            "error": None if self.error is None else {"message": self.error},
+            "startedAt": self.started_at.isoformat(),
+            "completedAt": None if self.completed_at is None else self.completed_at.isoformat(),
+        }
+        return {key: value for key, value in shown.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """A run's status with its steps. ``output`` is set only when it completed."""
+
+    head: RunHead
+    deterministic: bool
+    planned_steps: tuple[str, ...] | None
+    steps: tuple[StepSummary, ...]
+    output: Any = None
+
+    @property
+    def id(self) -> RunId:
+        """The run's id."""
+        return self.head.id
+
+    @property
+    def workflow(self) -> str:
+        """The workflow's name."""
+        return self.head.workflow
+
+    @property
+    def status(self) -> RunStatus:
+        """The run's status."""
+        return self.head.status
+
+    @property
+    def error(self) -> str | None:
+        """The message of the run's error, or None."""
+        return self.head.error
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it (spec 16.7)."""
+        shown = {**self.head.to_dict(), "steps": [step.to_dict() for step in self.steps]}
+        if self.deterministic:
+            shown["deterministic"] = True
+        if self.planned_steps is not None:
+            shown["plannedSteps"] = [{"stepName": name} for name in self.planned_steps]
+        if self.status is RunStatus.COMPLETED:
+            shown["output"] = self.output
+        return shown
+
+
+def head_of(run: Run) -> RunHead:
+    """The run as a listing shows it. An error without a message reads ``Unknown error`` (spec 10.1)."""
+    return RunHead(
+        id=run.id,
+        workflow=run.workflow,
+        status=run.status,
+        code=run.code,
+        owner=run.owner,
+        error=_message(run.error),
+        started_at=run.created_at,
+        completed_at=(run.finished_at or run.updated_at) if run.status in SETTLED_RUN else None,
+    )
+
+
+def summary_of(run: Run, steps: Sequence[Step], decode: Callable[[str], Any]) -> RunSummary:
+    """Fold a run and its step rows; ``decode`` turns the stored output into its value.
+
+    A step's row shows its latest attempt, so the greatest attempt number wins by construction (D7, spec 10.1).
+    """
+    has_output = run.status is RunStatus.COMPLETED and run.output is not None
+    return RunSummary(
+        head=head_of(run),
+        deterministic=run.deterministic,
+        planned_steps=None if run.planned_steps is None else tuple(json.loads(run.planned_steps)),
+        steps=tuple(_step(step) for step in sorted(steps, key=lambda step: step.seq)),
+        output=decode(run.output) if has_output and run.output is not None else None,
+    )
+
+
+def _step(step: Step) -> StepSummary:
+    return StepSummary(name=step.name, status=step.status, attempts=step.attempt, duration_ms=_duration(step))
+
+
+def _duration(step: Step) -> float | None:
+    if step.status not in _ENDED_STEP or step.settled_at is None:
+        return None
+    begun = step.running_at or step.created_at
+    return max(0.0, (step.settled_at - begun).total_seconds() * _MILLISECONDS)
+
+
+def _message(error: Failure | None) -> str | None:
+    return None if error is None else error.message or "Unknown error"
