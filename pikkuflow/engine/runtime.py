@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pikkuflow.domain.definition import Registry
 from pikkuflow.domain.ids import Holder
 from pikkuflow.ports import Clock, Codec, Deliverer, Dispatcher, Hints, Ids, Leases, Observer, RunStore, StepRunner
+from pikkuflow.replay.translate import Translate
 from pikkuflow.settings import Settings
 
 __all__ = ["Runtime"]
@@ -17,9 +18,11 @@ __all__ = ["Runtime"]
 class Runtime:
     """The engine's surroundings.
 
-    ``leases`` is None when the engine was composed by hand without a lease service: passes are then refused with ``NoLeaseService``.
-    ``holder`` names this process (``<node uuid>:<pid>``). ``is_stopping`` is True once a warm shutdown began. ``consumes`` says whether this
-    worker consumes a workflow's queue, so that a step worker may continue its run in place. ``has_broker`` is False for an app without a broker URL.
+    ``leases`` is None when the engine was composed by hand without a lease service: passes are refused with ``NoLeaseService``.
+    ``translate`` turns what a body wrote into step calls.
+    ``holder`` names this process (``<node uuid>:<pid>``). ``is_stopping`` is True once a warm shutdown began. ``consumes`` says whether
+    this worker consumes a workflow's queue, so that a step worker may continue its run in place. ``has_broker`` is False for an app
+    without a broker URL.
     """
 
     store: RunStore
@@ -27,6 +30,7 @@ class Runtime:
     hints: Hints
     dispatcher: Dispatcher
     runner: StepRunner
+    translate: Translate
     deliverer: Deliverer
     codec: Codec
     clock: Clock

@@ -1,0 +1,40 @@
+"""Close a pass that could not be closed because the store was away.
+
+Whoever renews for this process keeps renewing what it holds, so a pass that nobody works any more would be held for as long as the process
+lives. One daemon thread for each such pass asks again until the store answers.
+"""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+from typing import Final
+
+from pikkuflow.domain.act import Closing, PassRef, RunRef
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.send import wake_runs
+from pikkuflow.engine.tell import warn
+from pikkuflow.errors import StoreUnavailable
+
+__all__ = ["close_later"]
+
+_PAUSE_SECONDS: Final = 1.0
+
+
+def close_later(rt: Runtime, run: RunRef, ref: PassRef) -> None:
+    """Close the pass, with news raised, as soon as the store answers."""
+    Thread(target=_close, args=(rt, run, ref), name="pikkuflow-close", daemon=True).start()
+
+
+def _close(rt: Runtime, run: RunRef, ref: PassRef) -> None:
+    while True:
+        Event().wait(_PAUSE_SECONDS)
+        try:
+            closed = rt.store.close_pass(ref, Closing(raise_news=True))
+        except StoreUnavailable:
+            continue
+        except Exception as error:  # noqa: BLE001 - a daemon thread has no one to raise to
+            warn(rt, f"A pass could not be closed: {error!r}", run_id=run.id)
+            return
+        if closed is not None and closed.wake:
+            wake_runs(rt, [run])
+        return

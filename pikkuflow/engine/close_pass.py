@@ -1,0 +1,112 @@
+"""Close a pass in its last write, release the run, then send (design 3.5).
+
+The order matters: a wake-up sent while this pass still held the run would find it held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pikkuflow.domain.act import Closed, Closing, RunRef
+from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.run import Run
+from pikkuflow.domain.status import SETTLED_RUN, RunStatus
+from pikkuflow.domain.transitions import RunEvent, next_run_status
+from pikkuflow.engine.deliver import deliver
+from pikkuflow.engine.describe_error import failure_of
+from pikkuflow.engine.open_pass import OpenPass
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.send import wake_runs
+from pikkuflow.engine.suspensions import backoff_seconds
+from pikkuflow.errors import PayloadError
+from pikkuflow.ports import PassOutcome
+from pikkuflow.replay.outcome import Completed, Failed, Outcome
+from pikkuflow.replay.park import Parked, ParkReason
+
+__all__ = ["closing_of", "failed_closing", "outcome_of", "send_after"]
+
+
+def closing_of(p: OpenPass, outcome: Outcome) -> Closing | None:
+    """The last write for what the pass found. None: another pass owns the run, nothing may be written."""
+    if isinstance(outcome, Completed):
+        return _completed(p, outcome.value)
+    if isinstance(outcome, Failed):
+        return failed_closing(p.run, failure_of(outcome.error))
+    return _parked(p, outcome.parked)
+
+
+def failed_closing(run: Run, failure: Failure) -> Closing:
+    """The run failed by that."""
+    return Closing(status=next_run_status(run.status, RunEvent.FAIL), error=failure, code=failure.code)
+
+
+def outcome_of(closing: Closing | None) -> PassOutcome:
+    """The pass as observers see it (D31)."""
+    if closing is None or closing.status in {None, RunStatus.RUNNING, RunStatus.SUSPENDED}:
+        return PassOutcome.INTERRUPTED
+    return PassOutcome.COMPLETED if closing.status is RunStatus.COMPLETED else PassOutcome.FAILED
+
+
+def send_after(
+    rt: Runtime, run: Run, closing: Closing, closed: Closed, *, due_seconds: float | None = None, wake: bool = True
+) -> None:
+    """What follows a closed pass: the parent's wake-up, announcements, the handover, hints and the run's own wake-up.
+
+    ``due_seconds`` is when another pass is worth it; ``wake`` is False when the caller itself opens the next pass.
+    """
+    if closed.parent is not None:
+        wake_runs(rt, [closed.parent])
+    if closed.status in SETTLED_RUN:
+        rt.hints.announce(run.id)
+        if closed.status is closing.status:
+            deliver(rt, _as_closed(rt, run, closing, closed.status))
+        return
+    if closed.status is RunStatus.SUSPENDED:
+        rt.hints.announce(run.id)
+    if closed.wake and wake:
+        wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])
+    elif due_seconds is not None:
+        rt.hints.leave(run.id, due_seconds)
+
+
+def _completed(p: OpenPass, value: Any) -> Closing:
+    try:
+        output = p.rt.codec.encode(value, what=f"the output of workflow {p.run.workflow!r}")
+    except PayloadError as error:
+        return failed_closing(p.run, failure_of(error))
+    return Closing(status=next_run_status(p.run.status, RunEvent.COMPLETE), output=output, sent=tuple(p.sent))
+
+
+def _parked(p: OpenPass, parked: Parked) -> Closing | None:
+    if parked.reason is ParkReason.SUPERSEDED:
+        return None
+    if parked.reason is ParkReason.STOPPED:
+        return Closing(sent=tuple(p.sent))
+    if parked.reason is ParkReason.SUSPENDED:
+        return _suspended(p, parked)
+    return Closing(
+        status=next_run_status(p.run.status, RunEvent.PARK),
+        sent=tuple(p.sent),
+        raise_news=parked.reason is ParkReason.YIELDED,
+    )
+
+
+def _suspended(p: OpenPass, parked: Parked) -> Closing:
+    due = parked.due_seconds
+    if due is None and parked.code is not None:
+        due = backoff_seconds(p.rt, p.history, parked.code)
+    p.note_due(due)
+    return Closing(
+        status=next_run_status(p.run.status, RunEvent.SUSPEND),
+        error=parked.failure,
+        code=parked.code,
+        due_seconds=due,
+        sent=tuple(p.sent),
+    )
+
+
+def _as_closed(rt: Runtime, run: Run, closing: Closing, status: RunStatus) -> Run:
+    return replace(
+        run, status=status, output=closing.output, error=closing.error, code=closing.code, finished_at=rt.clock.now()
+    )

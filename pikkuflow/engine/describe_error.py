@@ -1,0 +1,35 @@
+"""An exception as data: what is stored of it (spec 9.2, 16.7)."""
+
+from __future__ import annotations
+
+import traceback
+
+from pikkuflow.domain.failure import Failure
+from pikkuflow.errors import PikkuFlowError
+
+__all__ = ["failure_of"]
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The exception's type by qualified name, its text and its trace. An error of ours is expected: it has a code, and no trace."""
+    if isinstance(error, PikkuFlowError):
+        return Failure(type=type(error).__name__, message=str(error), code=error.code)
+    return Failure(type=_name_of(type(error)), message=_text_of(error), traceback=_trace_of(error))
+
+
+def _name_of(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a user's __str__ may do anything, and the failure must be stored all the same
+        return "<the error has no text: its __str__ raised>"
+
+
+def _trace_of(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - as above: formatting calls __str__ of the whole chain
+        return "".join(traceback.format_tb(error.__traceback__))

@@ -1,0 +1,90 @@
+"""The message ``pikkuflow.step``: claim the steps it names, work them, store their outcomes, and let the run go on (spec 5.6, 16.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, RunRef
+from pikkuflow.domain.ids import ClaimId, RunId, StepName
+from pikkuflow.domain.run import Run
+from pikkuflow.domain.step import Step
+from pikkuflow.engine.missing_task import suspend_for_missing_task
+from pikkuflow.engine.orchestrate import orchestrate
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.send import wake_runs
+from pikkuflow.engine.tell import tell_step_lost
+from pikkuflow.engine.work_claim import work_claim
+from pikkuflow.errors import StepFunctionMismatch
+from pikkuflow.ports import StepLost
+
+__all__ = ["execute_step"]
+
+
+def execute_step(
+    rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]], task: str, *, may_continue: bool
+) -> None:
+    """Work the steps that can be claimed; a refused one is quietly done.
+
+    Args:
+        rt: the engine's surroundings.
+        run_id: the run.
+        steps: names with the attempt that the message carries, more than one when they travel in a chunk.
+        task: the task's name as the message has it; only compared with the row (D8).
+        may_continue: the message carries no time limit, so this worker may go on with the run in place when it consumes the queue of
+            its workflow and the run is free (design 2).
+
+    Raises:
+        StepFunctionMismatch: the message names another task than the row; nothing was written.
+        StoreUnavailable: the database stayed away.
+    """
+    if not rt.runner.is_known(task):
+        suspend_for_missing_task(rt, run_id, steps, task)
+        return
+    claims = rt.store.claim_steps(
+        ClaimRequest(
+            run_id=run_id, steps=tuple(steps), task=task, claim_id=ClaimId(rt.ids.new_id()), holder=rt.holder()
+        )
+    )
+    _refuse_mismatch(run_id, task, claims)
+    _tell_lost(rt, run_id, steps, claims)
+    if claims.run is None:
+        return
+    wakes = _work(rt, claims.run, claims.claimed, wakes=claims.wake)
+    if wakes:
+        _go_on(rt, claims.run, may_continue=may_continue)
+
+
+def _work(rt: Runtime, run: Run, claimed: Sequence[Step], *, wakes: bool) -> bool:
+    """Work the claimed steps one after the other. True: the run wants a wake-up and has not had it."""
+    for step in claimed:
+        if wakes:
+            # Others of the chunk are still to be worked: the run need not wait for them.
+            wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])
+        wakes = work_claim(rt, run, step)
+    return wakes
+
+
+def _go_on(rt: Runtime, run: Run, *, may_continue: bool) -> None:
+    if may_continue and rt.consumes(run.workflow) and not rt.is_stopping():
+        orchestrate(rt, [run.id])
+    else:
+        wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])
+
+
+def _refuse_mismatch(run_id: RunId, task: str, claims: Claims) -> None:
+    for name, refusal in claims.refused:
+        if refusal is ClaimRefusal.MISMATCH:
+            raise StepFunctionMismatch(
+                f"A message asks for task {task!r} as step {name!r} of run {run_id!r}, which was recorded with another task.",
+                hint="Nothing was written. Only pikkuflow itself should send pikkuflow.step messages.",
+            )
+
+
+def _tell_lost(rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]], claims: Claims) -> None:
+    asked = dict(steps)
+    for step in claims.claimed:
+        if step.attempt > asked[step.name]:
+            tell_step_lost(rt, StepLost(run_id=run_id, step=step.name, attempt=asked[step.name], exhausted=False))
+    for name, refusal in claims.refused:
+        if refusal is ClaimRefusal.EXHAUSTED:
+            tell_step_lost(rt, StepLost(run_id=run_id, step=name, attempt=asked[name], exhausted=True))

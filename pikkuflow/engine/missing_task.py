@@ -1,0 +1,81 @@
+"""A step message that reached a worker which does not know its task (D5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pikkuflow.domain.act import Closing, PassOpening, PassRef, PassRefusal
+from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.ids import PassId, RunId, StepName
+from pikkuflow.domain.status import OPEN_RUN, SuspendCode
+from pikkuflow.domain.step import Place
+from pikkuflow.domain.transitions import RunEvent, next_run_status
+from pikkuflow.engine.close_pass import send_after
+from pikkuflow.engine.front_door import open_door
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.suspensions import backoff_seconds
+from pikkuflow.engine.tell import warn
+from pikkuflow.errors import StepFunctionMismatch, TaskNotFound
+
+__all__ = ["suspend_for_missing_task"]
+
+
+def suspend_for_missing_task(rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]], task: str) -> None:
+    """Leave the steps as they are, spend no attempt, and suspend the run with TASK_NOT_FOUND and a time at which it is tried again.
+
+    A run that is held goes on undisturbed; its step is sent again by a sweep. Raises ``StepFunctionMismatch`` when the row names another
+    task than the message, before anything is written (T6.15).
+    """
+    if not _is_wanted(rt, run_id, steps, task):
+        return
+    text = f"Step {steps[0][0]!r} needs task {task!r}, which is not registered on the worker that got its message."
+    warn(rt, text, run_id=run_id)
+    pass_id = PassId(rt.ids.new_id())
+    door = open_door(rt, run_id, pass_id)
+    if door is None:
+        return
+    try:
+        _suspend(rt, run_id, pass_id, text)
+    finally:
+        door.close()
+
+
+def _is_wanted(rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]], task: str) -> bool:
+    """Whether one of the steps still waits for a worker."""
+    wanted = False
+    for name, attempt in steps:
+        row = rt.store.get_step(run_id, name)
+        if row is not None and row.task != task:
+            raise StepFunctionMismatch(
+                f"A message asks for task {task!r} as step {name!r} of run {run_id!r}, which was recorded with {row.task!r}."
+            )
+        wanted = wanted or (
+            row is not None and not row.is_settled and row.attempt == attempt and Place.is_queue(row.place)
+        )
+    return wanted
+
+
+def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, text: str) -> None:
+    opened = rt.store.open_pass(
+        PassOpening(
+            run_id=run_id,
+            pass_id=pass_id,
+            holder=rt.holder(),
+            lease_seconds=rt.settings.run_lease_seconds,
+            passes_lost_limit=rt.settings.passes_lost,
+        )
+    )
+    if isinstance(opened, PassRefusal):
+        return
+    code = SuspendCode.TASK_NOT_FOUND
+    closing = Closing()
+    if opened.run.status in OPEN_RUN:
+        closing = Closing(
+            status=next_run_status(opened.run.status, RunEvent.SUSPEND),
+            code=code,
+            error=Failure(type=TaskNotFound.__name__, message=text, code=code),
+            due_seconds=backoff_seconds(rt, opened, code),
+        )
+    closed = rt.store.close_pass(PassRef(run_id=run_id, pass_id=pass_id), closing)
+    if closed is not None:
+        send_after(rt, opened.run, closing, closed, due_seconds=closing.due_seconds)

@@ -1,0 +1,117 @@
+"""One pass over a run while it is open: what it read, what it wrote, and the way to write.
+
+Every write of a pass goes through here, so that three things hold everywhere: a fenced pass stops writing, a stopped run ends the pass
+before the body sees more, and a store that fails never looks like a failing step to the body (design 3.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+from pikkuflow.domain.act import PassNews, PassRef, StepWrite
+from pikkuflow.domain.definition import WorkflowDefinition
+from pikkuflow.domain.history import History
+from pikkuflow.domain.ids import RunId, StepName
+from pikkuflow.domain.run import NewRun
+from pikkuflow.domain.status import OPEN_RUN, Dispatch, StepStatus, SuspendCode
+from pikkuflow.domain.step import NewStep
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.replay.park import Parked, ParkReason
+
+__all__ = ["OpenPass", "WorkChild"]
+
+WorkChild = Callable[[RunId], None]
+"""Works a child run here and now, as far as it goes: how an inline run works its children."""
+
+_OUTCOMES: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.PENDING})
+
+
+class OpenPass:
+    """A pass that holds its run. ``works_child`` is given when the caller waits for the whole run (``run_inline``)."""
+
+    def __init__(
+        self, rt: Runtime, history: History, definition: WorkflowDefinition, works_child: WorkChild | None = None
+    ) -> None:
+        self.rt = rt
+        self.history = history
+        self.run = history.run
+        self.definition = definition
+        self.works_child = works_child
+        self.ref = PassRef(run_id=history.run.id, pass_id=history.pass_id)
+        self.wish = definition.dispatch or Dispatch(rt.settings.dispatch)
+        self.is_lost = history.run.lost
+        """A pass before this one ended unclosed and no in-place outcome followed (design 2)."""
+        self.resends = history.run.code == SuspendCode.TASK_NOT_FOUND
+        self.worked = 0
+        self.sent: list[StepName] = []
+        self.due_seconds: float | None = None
+        """The earliest time at which another pass is worth it."""
+        self.broken: BaseException | None = None
+        """What ended the pass from below; the body must not see it."""
+        self._opened_at = rt.clock.monotonic()
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+    def record(self, write: StepWrite) -> PassNews:
+        """Write one in-place row. Parks when the pass is fenced, or when a start met a stopped run."""
+        news = self._seen(self._asked(lambda: self.rt.store.record(self.ref, write)))
+        if write.status in _OUTCOMES:
+            self.is_lost = False
+            self.worked += 1
+        return news
+
+    def insert(self, steps: Sequence[NewStep], *, joined: bool = False) -> None:
+        """Insert rows, all or none. Parks when the pass is fenced or the run stopped."""
+        self._seen(self._asked(lambda: self.rt.store.insert_steps(self.ref, steps, joined=joined)))
+
+    def start_child(self, step: NewStep, child: NewRun) -> None:
+        """Insert a child run and the row that it works. Parks when the pass is fenced or the run stopped."""
+        self._seen(self._asked(lambda: self.rt.store.start_child(self.ref, step, child)))
+
+    def ask(self, question: Callable[[], Any]) -> Any:
+        """Ask the store or the codec something whose failure is not the body's."""
+        return self._asked(question)
+
+    # --- ends -------------------------------------------------------------------------------------------------------
+    def stop_if_told(self, news: PassNews) -> None:
+        """Park when the run was stopped meanwhile: the outcome is recorded, the body sees no more (design 2)."""
+        if news.status not in OPEN_RUN:
+            raise Parked(ParkReason.STOPPED)
+
+    def yield_if_due(self) -> None:
+        """Park between two steps when the pass has had its time, or the worker stops (design 2). An inline run goes on."""
+        if self.works_child is not None:
+            return
+        spent = self.rt.clock.monotonic() - self._opened_at
+        if self.rt.is_stopping() or (self.worked and spent >= self.rt.settings.pass_seconds):
+            raise Parked(ParkReason.YIELDED)
+
+    def break_off(self, error: BaseException) -> NoReturn:
+        """Leave the body for a reason that is not its own; the pass raises the error once the body is left."""
+        self.broken = error
+        raise Parked(ParkReason.WAITING)
+
+    # --- remembering ------------------------------------------------------------------------------------------------
+    def note_due(self, seconds: float | None) -> None:
+        """Another pass is worth it in that time; the earliest counts."""
+        if seconds is not None:
+            self.due_seconds = seconds if self.due_seconds is None else min(seconds, self.due_seconds)
+
+    def seconds_open(self) -> float:
+        """Since the pass opened."""
+        return self.rt.clock.monotonic() - self._opened_at
+
+    def _asked(self, question: Callable[[], Any]) -> Any:
+        try:
+            return question()
+        except Parked:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever the store raises, the body must not catch it
+            self.break_off(error)
+
+    def _seen(self, news: PassNews | None) -> PassNews:
+        if news is None:
+            raise Parked(ParkReason.SUPERSEDED)
+        if not news.written:
+            raise Parked(ParkReason.STOPPED)
+        return news

@@ -1,0 +1,60 @@
+"""Send after the commit: what cannot be handed to the broker becomes a hint, since the rows are there and a sweep sends (D21)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from pikkuflow.domain.act import RunRef, StepMessage
+from pikkuflow.domain.step import Step
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.tell import warn
+from pikkuflow.errors import DispatchError
+
+__all__ = ["SOON_SECONDS", "message_of", "send_steps", "wake_runs"]
+
+SOON_SECONDS: Final = 1.0
+"""How far ahead a hint is left when something could not be done now (D11, D21)."""
+
+
+def wake_runs(rt: Runtime, runs: Sequence[RunRef]) -> bool:
+    """Ask for a pass over each run. False when the broker did not take the messages: a hint is left for each then."""
+    if not runs or not rt.has_broker:
+        return False
+    try:
+        rt.dispatcher.wake(runs)
+    except DispatchError as error:
+        warn(rt, f"{len(runs)} run(s) could not be woken: {error}", run_id=runs[0].id)
+        for run in runs:
+            rt.hints.leave(run.id, SOON_SECONDS)
+        return False
+    return True
+
+
+def send_steps(rt: Runtime, messages: Sequence[StepMessage], *, chunk: int = 1) -> bool:
+    """Send step messages. False when the broker did not take them: the rows stay as they are (D21)."""
+    if not messages:
+        return True
+    try:
+        rt.dispatcher.send_steps(messages, chunk=chunk)
+    except DispatchError as error:
+        warn(rt, f"{len(messages)} step(s) could not be sent: {error}", run_id=messages[0].run_id)
+        return False
+    return True
+
+
+def message_of(rt: Runtime, step: Step, *, attempt: int | None = None, override: str | None = None) -> StepMessage:
+    """The message of a row, for its attempt or the one given. ``override`` (else the row's) changes options for that attempt only."""
+    changed = override or step.override
+    options = step.options
+    if changed is not None:
+        options = json.dumps({**json.loads(options), **(rt.codec.decode(changed).get("options") or {})})
+    return StepMessage(
+        run_id=step.run_id,
+        name=step.name,
+        attempt=step.attempt if attempt is None else attempt,
+        task=step.task or "",
+        queue=step.queue,
+        options=options,
+    )

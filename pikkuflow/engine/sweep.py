@@ -1,0 +1,200 @@
+"""Sweeps: bounded, repeatable repair of what a crash or a lost message left behind (design 3.8, spec 7).
+
+A sweep selects and sends; it changes no outcome. What it drives is guarded where it lands: an opening or a claim judges again. Selecting
+raises each row's next-send time in the same statement, so a backlog is not amplified by a fleet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from pikkuflow.domain.act import RunRef, StepMessage, SweepRequest, Swept
+from pikkuflow.engine.deliver import deliver
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.tell import warn
+from pikkuflow.engine.with_lease import HeldLease, with_lease
+from pikkuflow.errors import DispatchError, LeaseLost, LeaseTaken
+
+__all__ = ["SweepCounts", "SweepKind", "recover", "sweep"]
+
+_LOGGER: Final = logging.getLogger("pikkuflow")
+_LEASE_SECONDS: Final = 30.0
+
+T = TypeVar("T", bound=RunRef | StepMessage)
+
+
+class SweepKind(StrEnum):
+    """The three sweeps."""
+
+    STALLED = "stalled"
+    UNDISPATCHED = "undispatched"
+    SCHEDULED = "scheduled"
+
+
+_ORDER: Final = (SweepKind.SCHEDULED, SweepKind.STALLED, SweepKind.UNDISPATCHED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepCounts:
+    """What was really driven (spec 7.3)."""
+
+    resumed: int = 0
+    """Stalled runs."""
+    redispatched: int = 0
+    """Steps that were not sent, or sent and not picked up, or whose claim lapsed."""
+    woken: int = 0
+    """Runs with a sleep, a retry or a start that is due."""
+    retried: int = 0
+    """Dispatched retries that are due."""
+    delivered: int = 0
+    """Outcomes handed on that could not be before."""
+
+    def __add__(self, other: SweepCounts) -> SweepCounts:
+        """Sum them field by field."""
+        return SweepCounts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+
+    def __bool__(self) -> bool:
+        """Whether anything was driven."""
+        return any(getattr(self, f.name) for f in fields(self))
+
+
+def sweep(rt: Runtime, kind: SweepKind, *, startup: bool = False) -> SweepCounts:
+    """Run one kind of sweep, page by page, under the lease ``workflow-recovery:<kind>``.
+
+    ``startup`` takes every threshold as 0. Another sweeper of that kind is silently left to it (T10.11); a lease service that does not
+    answer keeps nothing back, since sweeping twice is safe. What one row raises does not stop the others (T10.9).
+
+    Raises ``StoreUnavailable``.
+    """
+    counts = _under_lease(rt, kind, startup=startup)
+    _log(counts)
+    return counts
+
+
+def recover(rt: Runtime, *, startup: bool = False) -> SweepCounts:
+    """Run all kinds, in the order scheduled, stalled, undispatched; one line with five counts when anything was done (T10.13)."""
+    counts = SweepCounts()
+    for kind in _ORDER:
+        counts += _under_lease(rt, kind, startup=startup)
+    _log(counts)
+    return counts
+
+
+def _under_lease(rt: Runtime, kind: SweepKind, *, startup: bool) -> SweepCounts:
+    if rt.leases is None:
+        return _swept(rt, kind, None, startup=startup)
+    found: list[SweepCounts] = []
+    try:
+        with_lease(
+            rt.leases,
+            f"workflow-recovery:{kind}",
+            f"{rt.holder()}:{rt.ids.new_id()}",
+            lambda held: found.append(_swept(rt, kind, held, startup=startup)),
+            ttl_seconds=_LEASE_SECONDS,
+            clock=rt.clock,
+        )
+    except LeaseTaken:
+        return SweepCounts()
+    except LeaseLost:
+        # What was driven was driven; another sweeper may drive it again, which is harmless.
+        return found[0] if found else SweepCounts()
+    except ConnectionError:
+        return found[0] if found else _swept(rt, kind, None, startup=startup)
+    return found[0]
+
+
+def _swept(rt: Runtime, kind: SweepKind, held: HeldLease | None, *, startup: bool) -> SweepCounts:
+    if not rt.has_broker:
+        return SweepCounts()
+    counts = _Sweep(rt, kind, held, startup=startup).work()
+    rt.store.note_sweep(kind)
+    return counts
+
+
+class _Sweep:
+    def __init__(self, rt: Runtime, kind: SweepKind, held: HeldLease | None, *, startup: bool) -> None:
+        self._rt = rt
+        self._kind = kind
+        self._held = held
+        self._older_than = 0.0 if startup else _threshold(rt, kind)
+
+    def work(self) -> SweepCounts:
+        counts, after = SweepCounts(), None
+        while self._held is None or not self._held.is_lost:
+            page = self._page(after)
+            counts += self._drive(page)
+            if page.last is None:
+                break
+            after = page.last
+        if self._kind is SweepKind.STALLED:
+            counts += self._deliver()
+        return counts
+
+    def _page(self, after: str | None) -> Swept:
+        store = self._rt.store
+        pages: dict[SweepKind, Callable[[SweepRequest], Swept]] = {
+            SweepKind.STALLED: store.sweep_stalled,
+            SweepKind.UNDISPATCHED: store.sweep_undispatched,
+            SweepKind.SCHEDULED: store.sweep_scheduled,
+        }
+        request = SweepRequest(older_than_seconds=self._older_than, limit=self._rt.settings.sweep_page, after=after)
+        return pages[self._kind](request)
+
+    def _drive(self, page: Swept) -> SweepCounts:
+        runs = self._send(page.runs, self._rt.dispatcher.wake)
+        steps = self._send(page.steps, self._rt.dispatcher.send_steps)
+        if self._kind is SweepKind.SCHEDULED:
+            return SweepCounts(woken=runs, retried=steps)
+        return SweepCounts(resumed=runs, redispatched=steps)
+
+    def _send(self, items: Sequence[T], send: Callable[[Sequence[T]], None]) -> int:
+        """Send all at once; when one of them is refused, each by itself. The number that left."""
+        if not items:
+            return 0
+        try:
+            send(items)
+        except DispatchError as error:
+            # The broker is away for all of them alike; the rows come back when their next-send time is over.
+            warn(self._rt, f"The {self._kind} sweep could not send {len(items)} message(s): {error}")
+            return 0
+        except Exception:  # noqa: BLE001 - found out which below
+            return sum(self._send_one(item, send) for item in items)
+        return len(items)
+
+    def _send_one(self, item: T, send: Callable[[Sequence[T]], None]) -> bool:
+        try:
+            send([item])
+        except Exception as error:  # noqa: BLE001 - one bad row does not stop the sweep (T10.9)
+            run_id = item.id if isinstance(item, RunRef) else item.run_id
+            warn(self._rt, f"The {self._kind} sweep could not drive this run: {error!r}", run_id=run_id)
+            return False
+        return True
+
+    def _deliver(self) -> SweepCounts:
+        runs = self._rt.store.undelivered_runs(self._rt.settings.sweep_page)
+        return SweepCounts(delivered=sum(deliver(self._rt, run) for run in runs))
+
+
+def _threshold(rt: Runtime, kind: SweepKind) -> float:
+    """Seconds of patience (D14): a due row is fired at once, firing it twice is harmless."""
+    return {
+        SweepKind.STALLED: rt.settings.stalled_seconds,
+        SweepKind.UNDISPATCHED: rt.settings.undispatched_seconds,
+        SweepKind.SCHEDULED: 0.0,
+    }[kind]
+
+
+def _log(counts: SweepCounts) -> None:
+    if counts:
+        _LOGGER.info(
+            "recovered: %d runs resumed, %d steps sent again, %d runs woken, %d retries sent, %d outcomes handed on",
+            counts.resumed,
+            counts.redispatched,
+            counts.woken,
+            counts.retried,
+            counts.delivered,
+        )

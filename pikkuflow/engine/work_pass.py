@@ -1,0 +1,240 @@
+"""One pass over one run: door, opening, replay, closing, door, sending (design 2, 3.1, 3.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pikkuflow.domain.act import Closed, Closing, PassOpening, PassRef, PassRefusal, RunRef
+from pikkuflow.domain.definition import WorkflowDefinition
+from pikkuflow.domain.history import History
+from pikkuflow.domain.ids import PassId, RunId
+from pikkuflow.domain.run import Run
+from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, SuspendCode
+from pikkuflow.domain.transitions import RunEvent, next_run_status
+from pikkuflow.engine.close_later import close_later
+from pikkuflow.engine.close_pass import closing_of, failed_closing, outcome_of, send_after
+from pikkuflow.engine.describe_error import failure_of
+from pikkuflow.engine.front_door import Door, open_door
+from pikkuflow.engine.open_pass import OpenPass, WorkChild
+from pikkuflow.engine.perform import Performer
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.send import SOON_SECONDS, wake_runs
+from pikkuflow.engine.suspensions import backoff_seconds
+from pikkuflow.engine.tell import tell_pass_ended, warn
+from pikkuflow.errors import VersionConflict, WorkflowNotFound
+from pikkuflow.ports import PassEnded, PassOutcome
+from pikkuflow.replay.outcome import Failed, Outcome
+from pikkuflow.replay.replay import replay
+
+__all__ = ["PassEnd", "PassResult", "work_pass"]
+
+
+class PassEnd(StrEnum):
+    """How it went, for the caller that decides what is next."""
+
+    SETTLED = "settled"
+    """The run is settled (by this pass or before it)."""
+    PARKED = "parked"
+    SUSPENDED = "suspended"
+    HELD = "held"
+    """Someone else holds the run: nothing was done."""
+    NOT_DUE = "not_due"
+    MISSING = "missing"
+    SUPERSEDED = "superseded"
+    """The run was taken from this pass: nothing was written since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassResult:
+    """How a pass went. ``again`` says that news moved while it worked; ``due_seconds`` when another one is worth it."""
+
+    end: PassEnd
+    again: bool = False
+    due_seconds: float | None = None
+
+
+_REFUSED = {
+    PassRefusal.MISSING: PassEnd.MISSING,
+    PassRefusal.SETTLED: PassEnd.SETTLED,
+    PassRefusal.HELD: PassEnd.HELD,
+    PassRefusal.NOT_DUE: PassEnd.NOT_DUE,
+    PassRefusal.LOST: PassEnd.SUSPENDED,
+}
+
+
+def work_pass(rt: Runtime, run_id: RunId, *, works_child: WorkChild | None = None) -> PassResult:
+    """Open a pass over the run, work it as far as it goes here, close it, and send what follows.
+
+    ``works_child`` is given by a caller that waits for the whole run; it opens the next pass itself, so no wake-up is sent for this run.
+
+    Raises ``NoLeaseService``, ``StoreUnavailable``, and a ``BaseException`` that ended the pass (``SystemExit``): the run goes on.
+    """
+    pass_id = PassId(rt.ids.new_id())
+    door = open_door(rt, run_id, pass_id)
+    if door is None:
+        return PassResult(end=PassEnd.HELD)
+    try:
+        return _Pass(rt, run_id, pass_id, door, works_child).work()
+    finally:
+        door.close()
+
+
+class _Pass:
+    def __init__(self, rt: Runtime, run_id: RunId, pass_id: PassId, door: Door, works_child: WorkChild | None) -> None:
+        self._rt = rt
+        self._run_id = run_id
+        self._pass_id = pass_id
+        self._door = door
+        self._works_child = works_child
+
+    def work(self) -> PassResult:
+        """Open, work, close."""
+        rt = self._rt
+        opened = rt.store.open_pass(
+            PassOpening(
+                run_id=self._run_id,
+                pass_id=self._pass_id,
+                holder=rt.holder(),
+                lease_seconds=rt.settings.run_lease_seconds,
+                passes_lost_limit=rt.settings.passes_lost,
+            )
+        )
+        if isinstance(opened, PassRefusal):
+            return self._refused(opened)
+        return self._work_opened(opened)
+
+    def _refused(self, refusal: PassRefusal) -> PassResult:
+        if refusal is PassRefusal.MISSING:
+            warn(self._rt, "There is no such run.", run_id=self._run_id)
+        if refusal is PassRefusal.LOST:
+            lost = self._rt.settings.passes_lost
+            warn(self._rt, f"{lost} passes in a row were lost: suspended until it is resumed.", run_id=self._run_id)
+            self._rt.hints.announce(self._run_id)
+        return PassResult(end=_REFUSED[refusal])
+
+    def _work_opened(self, history: History) -> PassResult:
+        rt, run = self._rt, history.run
+        definition = rt.registry.find(run.workflow)
+        closing = None if run.status in OPEN_RUN else Closing()
+        if closing is None and definition is None:
+            closing = _unknown_workflow(rt, history)
+        elif closing is None and definition is not None:
+            closing = _other_version(rt, run, definition)
+        if closing is not None or definition is None:
+            return self._close(
+                history, closing or Closing(), due_seconds=None if closing is None else closing.due_seconds
+            )
+        return self._replay(OpenPass(rt, history, definition, self._works_child))
+
+    def _replay(self, p: OpenPass) -> PassResult:
+        outcome = self._outcome(p)
+        if isinstance(outcome, Failed) and not isinstance(outcome.error, Exception):
+            p.broken = p.broken or outcome.error
+        if p.broken is not None or outcome is None:
+            self._let_go(p)
+            raise p.broken or RuntimeError("The replay ended without an outcome.")
+        closing = closing_of(p, outcome)
+        _tell(p, outcome_of(closing))
+        if closing is None:
+            warn(self._rt, "Another pass took the run; nothing more was written.", run_id=self._run_id)
+            return PassResult(end=PassEnd.SUPERSEDED)
+        return self._close(p.history, closing, due_seconds=p.due_seconds)
+
+    def _outcome(self, p: OpenPass) -> Outcome | None:
+        rt = self._rt
+        try:
+            return replay(
+                p.definition,
+                p.history,
+                perform=Performer(p),
+                translate=rt.translate,
+                decode=rt.codec.decode,
+                warn=lambda message: warn(rt, message, run_id=self._run_id),
+            )
+        except BaseException as error:  # noqa: BLE001 - it goes on its way once the run is let go
+            p.broken = p.broken or error
+            return None
+
+    def _close(self, history: History, closing: Closing, *, due_seconds: float | None) -> PassResult:
+        ref = PassRef(run_id=history.run.id, pass_id=history.pass_id)
+        try:
+            closed = self._rt.store.close_pass(ref, closing)
+        except Exception:
+            close_later(self._rt, RunRef(id=ref.run_id, workflow=history.run.workflow), ref)
+            raise
+        self._door.close()
+        if closed is None:
+            warn(self._rt, "Another pass took the run; its end was not written.", run_id=self._run_id)
+            return PassResult(end=PassEnd.SUPERSEDED)
+        send_after(self._rt, history.run, closing, closed, due_seconds=due_seconds, wake=self._works_child is None)
+        return _result(closed, due_seconds)
+
+    def _let_go(self, p: OpenPass) -> None:
+        """The pass ends by something that is not the run's: what it learned is recorded, another pass goes on."""
+        ref = RunRef(id=p.run.id, workflow=p.run.workflow)
+        _tell(p, PassOutcome.INTERRUPTED)
+        try:
+            closed = self._rt.store.close_pass(p.ref, Closing(sent=tuple(p.sent), raise_news=True))
+        except Exception:  # noqa: BLE001 - the first error is the one to raise
+            close_later(self._rt, ref, p.ref)
+            return
+        self._door.close()
+        if closed is None or not closed.wake:
+            return
+        if self._rt.is_stopping():
+            wake_runs(self._rt, [ref])
+        else:
+            # Whatever ended this pass may end the next one as well: not at once.
+            self._rt.hints.leave(ref.id, SOON_SECONDS)
+
+
+def _unknown_workflow(rt: Runtime, history: History) -> Closing:
+    """D5, design 3.10: another worker may know it, so it is tried again; nothing is spent."""
+    run, code = history.run, SuspendCode.WORKFLOW_NOT_FOUND
+    error = failure_of(
+        WorkflowNotFound(
+            f"Workflow {run.workflow!r} is not registered on the worker that met it.",
+            run.workflow,
+            hint="Deploy it to every worker of its queue; the run is tried again.",
+        )
+    )
+    return Closing(
+        status=next_run_status(run.status, RunEvent.SUSPEND),
+        code=code,
+        error=error,
+        due_seconds=backoff_seconds(rt, history, code),
+    )
+
+
+def _other_version(rt: Runtime, run: Run, definition: WorkflowDefinition) -> Closing | None:
+    """``version_policy = "fail"``: a run does not go on under changed code (D17)."""
+    if rt.settings.version_policy != "fail" or not run.version or run.version == definition.version:
+        return None
+    error = VersionConflict(
+        f"Workflow {run.workflow!r} is now version {definition.version}; the run was started with {run.version}.",
+        run.workflow,
+        run.version,
+        hint='A changed workflow is not resumed under pikkuflow_version_policy = "fail".',
+    )
+    return failed_closing(run, failure_of(error))
+
+
+def _tell(p: OpenPass, outcome: PassOutcome) -> None:
+    tell_pass_ended(
+        p.rt,
+        PassEnded(
+            run_id=p.run.id,
+            workflow=p.run.workflow,
+            outcome=outcome,
+            steps_worked=p.worked,
+            seconds=p.seconds_open(),
+        ),
+    )
+
+
+def _result(closed: Closed, due_seconds: float | None) -> PassResult:
+    if closed.status in SETTLED_RUN:
+        return PassResult(end=PassEnd.SETTLED)
+    end = PassEnd.SUSPENDED if closed.status is RunStatus.SUSPENDED else PassEnd.PARKED
+    return PassResult(end=end, again=closed.wake, due_seconds=due_seconds)
