@@ -33,7 +33,7 @@ class Parked(BaseException):
     """The pass is over before the body is. Private: no user code names it.
 
     ``code``, ``failure`` and ``due_seconds`` belong to SUSPENDED: the run's code, the error to show with it, and the time after which it
-    is worth another pass (None: only after a resume).
+    is worth another pass (None leaves that to the engine's backoff when there is a code).
     """
 
     def __init__(

@@ -31,10 +31,7 @@ from pikkuflow.errors import (
 )
 from pikkuflow.replay.park import Parked, ParkReason
 
-__all__ = ["CONFLICT_RETRY_SECONDS", "Recorder", "recorded_failure"]
-
-CONFLICT_RETRY_SECONDS: Final = 30.0
-"""A run whose recording does not fit this body is tried again in that time: another worker may have the code that fits (design 3.10)."""
+__all__ = ["Perform", "Recorder", "recorded_failure"]
 
 _SURROUNDINGS: Final = (StoreUnavailable, LeaseLost, NoLeaseService, SchemaOutdated)
 """What ``perform`` may raise that says nothing of the body: it ends the pass whatever the body does with it (design 3.4)."""
@@ -180,12 +177,8 @@ class Recorder:
             f"expected {expected}, found {found} (call {row.seq})."
         )
         failure = Failure(type=VersionConflict.__name__, message=message, code=VersionConflict.code)
-        parked = Parked(
-            ParkReason.SUSPENDED,
-            code=SuspendCode.VERSION_CONFLICT,
-            failure=failure,
-            due_seconds=CONFLICT_RETRY_SECONDS,
-        )
+        # The engine decides when another worker, with code that may fit, is worth a try (design 3.10).
+        parked = Parked(ParkReason.SUSPENDED, code=SuspendCode.VERSION_CONFLICT, failure=failure)
         self.halt = parked
         return parked
 
