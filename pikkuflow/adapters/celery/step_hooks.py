@@ -82,7 +82,7 @@ class StepHooks:
             )
             self._tell_event(told, "task-started")
             yield
-            self._tell_outcome(told)
+            _guarded(told, "telling the outcome", lambda: self._tell_outcome(told))
         finally:
             retval = told.value if told.raised is None else told.raised
             signals.task_postrun.send(sender=task, task=task, retval=retval, state=told.state, **ids)

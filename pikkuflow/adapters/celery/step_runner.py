@@ -113,9 +113,6 @@ class CeleryStepRunner:
             value = self._work(told, work)
         except Exception as error:  # noqa: BLE001 - whatever a task raises is its outcome
             return self._failed(told, error, work)
-        if isinstance(value, Retry):
-            # ``return self.retry(throw=False)``: asked for, though not raised.
-            return self._failed(told, value, work)
         told.value = value
         return Attempted(end=AttemptEnd.SUCCEEDED, value=value)
 
@@ -130,14 +127,21 @@ class CeleryStepRunner:
         body = task if task_has_custom(task, "__call__") else task.run
         try:
             task.before_start(request.id, request.args, request.kwargs)
-            return body(*request.args, **request.kwargs)
+            value = body(*request.args, **request.kwargs)
         except Replaced as replaced:
             with allow_join_result():
                 return replaced.signature.apply().get()
+        if isinstance(value, Retry):
+            # ``return self.retry(throw=False)``: asked for, though not raised.
+            raise value
+        return value
 
     def _failed(self, told: StepTold, raised: Exception, work: StepWork) -> Attempted:
         told.raised = raised
         error = error_of(raised)
+        if error.__traceback__ is None:
+            # ``retry(exc=ValueError())``: never raised itself.
+            error.__traceback__ = raised.__traceback__
         if isinstance(raised, Ignore) or (isinstance(raised, Reject) and not getattr(raised, "requeue", False)):
             return Attempted(end=AttemptEnd.IGNORED, error=error)
         if _is_final(error, work) or isinstance(raised, WorkflowDefinitionError) or gave_up(told.task, raised):
