@@ -18,6 +18,7 @@ from pikkuflow.domain.step import NewStep
 from pikkuflow.engine.current_step import step_context
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
 from pikkuflow.engine.open_pass import OpenPass
+from pikkuflow.engine.own_values import own_value
 from pikkuflow.engine.step_rows import arguments_of, options_of
 from pikkuflow.engine.suspensions import missing_task
 from pikkuflow.engine.tell import warn
@@ -119,12 +120,13 @@ class _Attempt:
             )
 
     def _call(self, work: StepWork) -> None:
-        function: Callable[[], Any] = self._assigned.call.function or _nothing
+        call = self._assigned.call
+        function: Callable[[], Any] = call.function or own_value(self._p.rt, call.name)
         try:
             with step_context(work):
                 attempted = Attempted(end=AttemptEnd.SUCCEEDED, value=function())
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            final = isinstance(error, self._assigned.call.no_retry_on)
+            final = isinstance(error, call.no_retry_on)
             attempted = Attempted(end=AttemptEnd.GAVE_UP if final else AttemptEnd.RAISED, error=error)
         self._commit(attempted)
 
