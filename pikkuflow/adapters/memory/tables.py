@@ -1,7 +1,7 @@
 """The rows that the memory store keeps, and what is true about them at a moment.
 
-A row is mutable and never leaves the store; what leaves is a frozen record made under the lock. Columns beyond the records' own are the
-ones of design 6 that only the store reads: ``not_before``, ``news_at``, ``retried``, ``opened_at``, ``claim_holder``, send counts and next-send times.
+A row is mutable and never leaves the store; what leaves is a frozen record made under the lock. Columns beyond the records' own are those
+that only the store reads: ``not_before``, ``news_at``, ``retried``, ``opened_at``, ``claim_holder``, send counts and next-send times.
 """
 
 from __future__ import annotations

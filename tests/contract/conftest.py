@@ -1,0 +1,59 @@
+"""Fixtures of the contract suites: one suite, every adapter."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.scene import Scene
+from tests.contract.stores import STORES, MemoryBench, StoreBench
+
+
+@pytest.fixture(scope="session")
+def sqlite_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A SQLite store, for the session."""
+    folder: Path = tmp_path_factory.mktemp("store")
+    yield from _bench(f"sqlite:///{folder / 'pikkuflow.db'}")
+
+
+@pytest.fixture(scope="session")
+def postgres_bench(postgres_server: Any) -> Iterator[Any]:
+    """A PostgreSQL store, for the session."""
+    yield from _bench(postgres_server.url(postgres_server.create_database()))
+
+
+@pytest.fixture(scope="session")
+def mysql_bench(mariadb_server: Any) -> Iterator[Any]:
+    """A MariaDB store, for the session."""
+    yield from _bench(mariadb_server.url(mariadb_server.create_database()))
+
+
+def _bench(url: str) -> Iterator[Any]:
+    bench = importlib.import_module("tests.contract.sql_stores").SqlBench(url)
+    yield bench
+    bench.close()
+
+
+@pytest.fixture
+def memory_bench() -> MemoryBench:
+    """A memory store, for this test."""
+    return MemoryBench()
+
+
+@pytest.fixture(params=STORES)
+def store_bench(request: pytest.FixtureRequest) -> StoreBench:
+    """Each store in turn, empty."""
+    bench: StoreBench = request.getfixturevalue(f"{request.param}_bench")
+    empty: Callable[[], None] = getattr(bench, "empty", lambda: None)
+    empty()
+    return bench
+
+
+@pytest.fixture
+def scene(store_bench: StoreBench) -> Scene:
+    """Short words over the store."""
+    return Scene(store_bench)
