@@ -13,7 +13,7 @@ __all__ = ["failure_of"]
 def failure_of(error: BaseException) -> Failure:
     """The exception's type by qualified name, its text and its trace. An error of ours is expected: it has a code, and no trace."""
     if isinstance(error, PikkuFlowError):
-        return Failure(type=type(error).__name__, message=str(error), code=error.code)
+        return Failure(type=_name_of(type(error)), message=str(error), code=error.code)
     return Failure(type=_name_of(type(error)), message=_text_of(error), traceback=_trace_of(error))
 
 

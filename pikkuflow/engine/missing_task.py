@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pikkuflow.domain.act import Closing, PassOpening, PassRef, PassRefusal
-from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import PassId, RunId, StepName
 from pikkuflow.domain.status import OPEN_RUN, SuspendCode
 from pikkuflow.domain.step import Place
 from pikkuflow.domain.transitions import RunEvent, next_run_status
 from pikkuflow.engine.close_pass import send_after
+from pikkuflow.engine.describe_error import failure_of
 from pikkuflow.engine.front_door import open_door
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.suspensions import backoff_seconds
@@ -29,13 +29,14 @@ def suspend_for_missing_task(rt: Runtime, run_id: RunId, steps: Sequence[tuple[S
     if not _is_wanted(rt, run_id, steps, task):
         return
     text = f"Step {steps[0][0]!r} needs task {task!r}, which is not registered on the worker that got its message."
-    warn(rt, text, run_id=run_id)
+    error = TaskNotFound(text, task, hint="Deploy it and resume the run, or wait: it is tried again.")
+    warn(rt, str(error), run_id=run_id)
     pass_id = PassId(rt.ids.new_id())
     door = open_door(rt, run_id, pass_id)
     if door is None:
         return
     try:
-        _suspend(rt, run_id, pass_id, text)
+        _suspend(rt, run_id, pass_id, error)
     finally:
         door.close()
 
@@ -55,7 +56,7 @@ def _is_wanted(rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]]
     return wanted
 
 
-def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, text: str) -> None:
+def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, error: TaskNotFound) -> None:
     opened = rt.store.open_pass(
         PassOpening(
             run_id=run_id,
@@ -73,7 +74,7 @@ def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, text: str) -> None:
         closing = Closing(
             status=next_run_status(opened.run.status, RunEvent.SUSPEND),
             code=code,
-            error=Failure(type=TaskNotFound.__name__, message=text, code=code),
+            error=failure_of(error),
             due_seconds=backoff_seconds(rt, opened, code),
         )
     closed = rt.store.close_pass(PassRef(run_id=run_id, pass_id=pass_id), closing)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.history import History
 from pikkuflow.domain.status import RunStatus, SuspendCode
 from pikkuflow.engine.describe_error import failure_of
@@ -35,10 +34,9 @@ def backoff_seconds(rt: Runtime, history: History, code: SuspendCode) -> float:
 def missing_task(p: OpenPass, error: TaskNotFound) -> Parked:
     """The park of a pass that met a task which this worker does not know; it spends no attempt."""
     code = SuspendCode.TASK_NOT_FOUND
-    failure = failure_of(error)
     return Parked(
         ParkReason.SUSPENDED,
         code=code,
-        failure=Failure(type=failure.type, message=failure.message, code=code),
+        failure=failure_of(error),
         due_seconds=backoff_seconds(p.rt, p.history, code),
     )

@@ -1,0 +1,268 @@
+"""An engine over memory adapters, with tasks that are plain functions and a broker that a test empties by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pikkuflow.adapters.json_codec import JsonCodec
+from pikkuflow.adapters.memory.clock import MovableClock
+from pikkuflow.adapters.memory.dispatcher import MemoryDeliverer, MemoryDispatcher
+from pikkuflow.adapters.memory.hints import MemoryHints
+from pikkuflow.adapters.memory.ids import SeededIds
+from pikkuflow.adapters.memory.leases import MemoryLeases
+from pikkuflow.adapters.memory.run_store import MemoryRunStore
+from pikkuflow.domain.command import StepCall
+from pikkuflow.domain.definition import Registry, WorkflowDefinition
+from pikkuflow.domain.ids import Holder, RunId, StepName
+from pikkuflow.domain.run import NewRun, Run
+from pikkuflow.domain.status import StepKind
+from pikkuflow.domain.step import Step
+from pikkuflow.engine.execute_step import execute_step
+from pikkuflow.engine.fire_timer import fire_due
+from pikkuflow.engine.orchestrate import orchestrate
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.start import start_runs
+from pikkuflow.errors import TaskNotFound
+from pikkuflow.ports import Attempted, AttemptEnd, PassEnded, Route, StepLost, StepWork
+from pikkuflow.replay.options import StepOptions
+from pikkuflow.settings import Settings
+
+__all__ = ["Bench", "Child", "Say", "Task"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a body hands to ``wf``: a task by name, with its arguments."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    compensable: bool = False
+    countdown: float | None = None
+
+
+@dataclass(frozen=True)
+class Child:
+    """A workflow as a step."""
+
+    workflow: str
+    args: tuple[Any, ...] = ()
+
+
+class Translate:
+    """The least translator."""
+
+    def __call__(self, what: Any, name: str | None, options: StepOptions) -> StepCall:
+        """Read what the body wrote."""
+        shared: dict[str, Any] = {
+            "retries": options.retries,
+            "retry_delay": options.retry_delay,
+            "no_retry_on": options.no_retry_on,
+            "dispatch": options.dispatch,
+            "record_start": options.record_start,
+        }
+        if isinstance(what, Child):
+            return StepCall(
+                name=name or what.workflow, kind=StepKind.CHILD, task=what.workflow, args=what.args, **shared
+            )
+        if isinstance(what, Task):
+            countdown = {} if what.countdown is None else {"countdown": what.countdown}
+            return StepCall(
+                name=name or what.name,
+                kind=StepKind.TASK,
+                task=what.name,
+                args=what.args,
+                kwargs=what.kwargs,
+                compensable=what.compensable,
+                options=countdown,
+                **shared,
+            )
+        return StepCall(name=name or what.__name__, kind=StepKind.FUNCTION, function=what, **shared)
+
+    def member(self, task: Any, item: Any) -> Any:
+        """One member of a map."""
+        return replace(task, args=(*task.args, item))
+
+
+class Say(Exception):  # noqa: N818 - it is what a task says by raising
+    """A task's own word about its end: ``end``, a delay, changed arguments."""
+
+    def __init__(
+        self, end: AttemptEnd, *, delay: float | None = None, override: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(f"the task says {end}")
+        self.end = end
+        self.delay = delay
+        self.override = override
+
+
+class Runner:
+    """The least step runner: tasks are functions, ``leaves`` says which must leave the pass and why."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Callable[..., Any]] = {}
+        self.leaves: dict[str, str] = {}
+        self.works: list[StepWork] = []
+        self.lasts: list[bool] = []
+
+    def route(self, call: StepCall, workflow: str) -> Route:
+        """Send every task where ``leaves`` says."""
+        task = call.task or ""
+        leaves = self.leaves.get(task)
+        if task not in self.tasks and leaves is None:
+            raise TaskNotFound(f"no task {task!r}", task)
+        return Route(
+            leaves=leaves,
+            queue=None if leaves is None else "other",
+            options="{}",
+            lease_seconds=60.0,
+            args=call.args,
+            kwargs=call.kwargs,
+            delay_seconds=call.options.get("countdown"),
+        )
+
+    def is_known(self, task: str) -> bool:
+        """It has a function."""
+        return task in self.tasks
+
+    def run(self, work: StepWork, commit: Callable[[Attempted], bool]) -> None:
+        """Call the function and commit once."""
+        if work.task not in self.tasks:
+            raise TaskNotFound(f"no task {work.task!r}", work.task)
+        self.works.append(work)
+        self.lasts.append(commit(self._attempt(work)))
+
+    def _attempt(self, work: StepWork) -> Attempted:
+        try:
+            return Attempted(end=AttemptEnd.SUCCEEDED, value=self.tasks[work.task](*work.args, **work.kwargs))
+        except Say as said:
+            return Attempted(end=said.end, error=said, delay_seconds=said.delay, override=said.override)
+        except Exception as error:  # noqa: BLE001 - a task may raise anything
+            final = isinstance(error, work.no_retry_on)
+            return Attempted(end=AttemptEnd.GAVE_UP if final else AttemptEnd.RAISED, error=error)
+
+
+class Ear:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.passes: list[PassEnded] = []
+        self.losses: list[StepLost] = []
+        self.warnings: list[str] = []
+
+    def pass_ended(self, event: PassEnded) -> None:
+        """Remember it."""
+        self.passes.append(event)
+
+    def step_lost(self, event: StepLost) -> None:
+        """Remember it."""
+        self.losses.append(event)
+
+    def warn(self, message: str, *, run_id: RunId | None = None) -> None:
+        """Remember it."""
+        self.warnings.append(message)
+
+
+class Bench:
+    """A runtime and the words to drive it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = MovableClock()
+        self.store = MemoryRunStore(self.clock)
+        self.leases = MemoryLeases(self.clock)
+        self.hints = MemoryHints(self.clock)
+        self.broker = MemoryDispatcher()
+        self.deliverer = MemoryDeliverer()
+        self.runner = Runner()
+        self.ear = Ear()
+        self.registry = Registry()
+        self.stopping = False
+        self.rt = Runtime(
+            store=self.store,
+            leases=self.leases,
+            hints=self.hints,
+            dispatcher=self.broker,
+            runner=self.runner,
+            translate=Translate(),
+            deliverer=self.deliverer,
+            codec=JsonCodec(8 * 1024 * 1024),
+            clock=self.clock,
+            ids=SeededIds(),
+            observer=self.ear,
+            registry=self.registry,
+            settings=Settings.from_mapping({f"pikkuflow_{key}": value for key, value in settings.items()}, {}),
+            holder=lambda: Holder("node:1"),
+            is_stopping=lambda: self.stopping,
+            consumes=lambda _workflow: True,
+            has_broker=True,
+        )
+
+    # --- defining ---------------------------------------------------------------------------------------------------
+    def task(self, function: Callable[..., Any], *, leaves: str | None = None, name: str | None = None) -> str:
+        """Register a task under its function's name."""
+        known = name or function.__name__
+        self.runner.tasks[known] = function
+        if leaves is not None:
+            self.runner.leaves[known] = leaves
+        return known
+
+    def workflow(self, body: Callable[..., Any], *, name: str | None = None, version: str = "v1", **more: Any) -> str:
+        """Register a workflow under its function's name."""
+        known = name or body.__name__
+        self.registry.add(WorkflowDefinition(name=known, body=body, version=version, **more))
+        return known
+
+    # --- driving ----------------------------------------------------------------------------------------------------
+    def start(self, workflow: str, *args: Any, run_id: str = "r1", **more: Any) -> RunId:
+        """Start a run; its wake-up is in the broker."""
+        start_runs(self.rt, [self.new_run(workflow, *args, run_id=run_id, **more)])
+        return RunId(run_id)
+
+    def new_run(self, workflow: str, *args: Any, run_id: str = "r1", **more: Any) -> NewRun:
+        """A run about to be started."""
+        text = self.rt.codec.encode({"args": list(args), "kwargs": {}}, what="input")
+        return NewRun(id=RunId(run_id), workflow=workflow, version="v1", input=text, **more)
+
+    def work(self, *, rt: Runtime | None = None, limit: int = 100) -> int:
+        """Handle messages until the broker is empty; the number handled."""
+        for handled in range(limit):
+            if not self.work_one(rt or self.rt):
+                return handled
+        raise AssertionError("the broker does not run empty")
+
+    def work_one(self, rt: Runtime) -> bool:
+        """Handle one message: steps first."""
+        if self.broker.messages:
+            message = self.broker.messages.pop(0)
+            steps = [(one.name, one.attempt) for one in message]
+            execute_step(rt, message[0].run_id, steps, message[0].task, may_continue=True)
+            return True
+        if self.broker.wakes:
+            orchestrate(rt, [self.broker.wakes.pop(0).id])
+            return True
+        return False
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the clock, fire what is due, work."""
+        self.clock.advance(seconds)
+        fire_due(self.rt)
+        self.work()
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+    def run(self, run_id: str = "r1") -> Run:
+        """The run."""
+        run = self.store.get_run(RunId(run_id))
+        assert run is not None
+        return run
+
+    def output(self, run_id: str = "r1") -> Any:
+        """The decoded output."""
+        return self.rt.codec.decode(self.run(run_id).output or "null")
+
+    def step(self, name: str, run_id: str = "r1") -> Step:
+        """One step."""
+        step = self.store.get_step(RunId(run_id), StepName(name))
+        assert step is not None, f"no step {name}"
+        return step
