@@ -45,7 +45,7 @@ class Fan:
         calls = [
             translate(translate.member(request.task, item), request.name, request.options) for item in request.items
         ]
-        group = recorder.name_of(calls[0].name)
+        group = recorder.map_name_of(calls[0].name)
         self._members = self._place(calls, group)
         self._answers: dict[int, Recorded] = {}
 

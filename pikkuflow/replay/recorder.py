@@ -56,6 +56,7 @@ class Recorder:
         self._end = max(self._rows, default=-1) + 1
         self._seq_by_name: dict[StepName, int] | None = None
         self._ordinals: dict[str, int] = {}
+        self._map_ordinals: dict[str, int] = {}
         self._next_seq = 0
         self._thread = get_ident()
         self._is_asking = False
@@ -82,12 +83,11 @@ class Recorder:
 
     def name_of(self, name: str) -> str:
         """The physical name of the next use of a name. Raises ``StepNameError`` for a name that could be taken for another's repeat."""
-        ordinal = self._ordinals.get(name)
-        if ordinal is None:
-            check_derived_name(name)
-            ordinal = 0
-        self._ordinals[name] = ordinal + 1
-        return numbered_name(name, ordinal)
+        return _next_name(self._ordinals, name)
+
+    def map_name_of(self, name: str) -> str:
+        """The same for a map, whose members add ``[i]``: maps of a name are counted apart from its single steps."""
+        return _next_name(self._map_ordinals, name)
 
     def place(self, call: StepCall, name: StepName, after: StepName | None) -> PlannedCall:
         """Give a call the next place in order, with the row recorded there. Parks with VERSION_CONFLICT when it does not fit."""
@@ -181,6 +181,15 @@ class Recorder:
         parked = Parked(ParkReason.SUSPENDED, code=SuspendCode.VERSION_CONFLICT, failure=failure)
         self.halt = parked
         return parked
+
+
+def _next_name(ordinals: dict[str, int], name: str) -> str:
+    ordinal = ordinals.get(name)
+    if ordinal is None:
+        check_derived_name(name)
+        ordinal = 0
+    ordinals[name] = ordinal + 1
+    return numbered_name(name, ordinal)
 
 
 def recorded_failure(row: Step) -> Failure:

@@ -96,16 +96,17 @@ def test_parallel_steps_have_the_predecessor_of_the_first_of_them() -> None:
 
 
 def test_a_second_map_of_a_name_numbers_the_map_and_not_its_members() -> None:
-    """Members are ``name[i]``; a repeat is ``name#1[i]`` (design 1)."""
+    """Members are ``name[i]``; a second map is ``name#1[i]`` (design 1), whatever single steps have the name."""
 
     def body(wf: Workflow) -> Any:
+        wf.do("print", job("print"))
         return [wf.map(task("print"), [7, 8]), wf.map(task("print"), [9]), wf.map(task("print"), [1], name="other")]
 
     recording = Recording(body)
 
     assert recording.run_to_end() == [[[7], [8]], [[9]], [[1]]]
-    assert recording.names() == ["print[0]", "print[1]", "print#1[0]", "other[0]"]
-    assert {row.group for row in recording.rows.values()} == {"print", "print#1", "other"}
+    assert recording.names() == ["print", "print[0]", "print[1]", "print#1[0]", "other[0]"]
+    assert {row.group for row in recording.rows.values()} == {None, "print", "print#1", "other"}
 
 
 @pytest.mark.parametrize("name", ["", "a[0]", "a#1", "__now", "undo:compensate"])
