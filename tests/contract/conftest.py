@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.contract.scene import Scene
+from tests.contract.sql_stores import SqlBench
 from tests.contract.stores import STORES, MemoryBench, StoreBench
+from tests.servers.mariadb import MariaServer
+from tests.servers.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")
-def sqlite_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def sqlite_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlBench]:
     """A SQLite store, for the session."""
     folder: Path = tmp_path_factory.mktemp("store")
     yield from _bench(f"sqlite:///{folder / 'pikkuflow.db'}")
 
 
 @pytest.fixture(scope="session")
-def postgres_bench(postgres_server: Any) -> Iterator[Any]:
+def postgres_bench(postgres_server: PostgresServer) -> Iterator[SqlBench]:
     """A PostgreSQL store, for the session."""
     yield from _bench(postgres_server.url(postgres_server.create_database()))
 
 
 @pytest.fixture(scope="session")
-def mysql_bench(mariadb_server: Any) -> Iterator[Any]:
+def mysql_bench(mariadb_server: MariaServer) -> Iterator[SqlBench]:
     """A MariaDB store, for the session."""
     yield from _bench(mariadb_server.url(mariadb_server.create_database()))
 
 
-def _bench(url: str) -> Iterator[Any]:
-    bench = importlib.import_module("tests.contract.sql_stores").SqlBench(url)
+def _bench(url: str) -> Iterator[SqlBench]:
+    bench = SqlBench(url)
     yield bench
     bench.close()
 
