@@ -295,8 +295,8 @@ DEFAULTS: Final[Mapping[str, Any]] = _defaults()
 
 # --- unknown keys -------------------------------------------------------------------------------------------------------
 
-_NOT_SETTINGS: Final = frozenset({"PIKKUFLOW_REDIS_SERVER"})
-"""Variables that tools read: the program that ``dev``, ``demo`` and the tests start as a server."""
+_NOT_SETTINGS: Final = frozenset({"PIKKUFLOW_REDIS_SERVER", "PIKKUFLOW_DEMO_LEDGER"})
+"""Variables of tools: the program that ``dev``, ``demo`` and the tests start as a server; where the demo's tasks write what they did."""
 
 _SERVICE_LINK: Final = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$")
 """What Kubernetes puts into every container for a service that happens to be called ``pikkuflow`` or ``pikkuflow-db``."""

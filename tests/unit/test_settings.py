@@ -178,6 +178,7 @@ def test_variables_that_are_no_settings_are_left_alone() -> None:
         "PIKKUFLOW_PORT": "tcp://10.0.0.1:80",
         "PIKKUFLOW_DB_PORT_5432_TCP_ADDR": "10.0.0.1",
         "PIKKUFLOW_REDIS_SERVER": "/opt/valkey-server",
+        "PIKKUFLOW_DEMO_LEDGER": "ledger.txt",
     }
 
     assert Settings.from_mapping({}, environ) == Settings()
