@@ -108,7 +108,7 @@ def _raise_curtain(stack: ExitStack, folder: Path, screen: Console) -> tuple[Pik
         server.settings
         | {
             "PIKKUFLOW_DATABASE_URL": f"sqlite:///{folder / 'demo.db'}",
-            "PIKKUFLOW_DEMO_LEDGER": str(folder / "ledger.jsonl"),
+            "SHOP_LEDGER": str(folder / "ledger.jsonl"),
             "PIKKUFLOW_SWEEP_INTERVAL": "1",
         }
     )

@@ -39,7 +39,7 @@ def _note(event: str, what: str) -> None:
         "key": step.invocation_id,
         "pid": os.getpid(),
     }
-    with Path(os.environ["PIKKUFLOW_DEMO_LEDGER"]).open("a") as ledger:
+    with Path(os.environ["SHOP_LEDGER"]).open("a") as ledger:
         ledger.write(json.dumps(line) + "\n")
 
 
