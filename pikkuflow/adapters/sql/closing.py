@@ -1,0 +1,137 @@
+"""Closing a pass, for every database: the last write, which may settle the run and the step of its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select, update
+
+from pikkuflow.adapters.sql.database import Transaction
+from pikkuflow.adapters.sql.news import count_down, more_news, raise_news, wants_wake
+from pikkuflow.adapters.sql.rows import ahead, ref_of, text_of
+from pikkuflow.adapters.sql.tables import attempt, run, step
+from pikkuflow.domain import loss
+from pikkuflow.domain.act import Closed, Closing, PassRef, RunRef
+from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepStatus
+
+__all__ = ["close_pass", "closed_before"]
+
+Row = Mapping[str, Any]
+
+_WAITING = (StepStatus.PENDING.value, StepStatus.SCHEDULED.value)
+
+
+def close_pass(tx: Transaction, ref: PassRef, closing: Closing) -> Closed | None:
+    """The last write of a pass. Child before parent: the run's own row is locked first."""
+    row = tx.lock_run(ref.run_id)
+    if row is None:
+        return None
+    if row["pass_id"] is None and row["author"] == ref.pass_id:
+        return closed_before(tx, row)
+    if row["pass_id"] != ref.pass_id:
+        return None
+    _mark_sent(tx, row, closing)
+    moves = closing.status is not None and row["status"] in OPEN_RUN
+    tx.do(update(run).where(run.c.id == ref.run_id).values(_closed_values(tx, row, closing, moves=moves)))
+    status = RunStatus(closing.status if moves and closing.status is not None else row["status"])
+    parent = None
+    if moves and status in SETTLED_RUN:
+        _end_waiting(tx, ref.run_id)
+        parent = _tell_parent(tx, row, closing, status)
+    is_unseen = row["news"] + closing.raise_news > row["seen"]
+    return Closed(wake=is_unseen and status not in SETTLED_RUN, status=status, parent=parent)
+
+
+def closed_before(tx: Transaction, row: Row) -> Closed:
+    """The answer was lost: what the first one said, as far as it still holds."""
+    status = RunStatus(row["status"])
+    parent = None
+    if status in SETTLED_RUN and row["parent_run_id"] is not None:
+        above = tx.first(select(run).where(run.c.id == row["parent_run_id"]))
+        if above is not None and wants_wake(above, tx.now()):
+            parent = ref_of(above)
+    return Closed(wake=row["news"] > row["seen"] and status not in SETTLED_RUN, status=status, parent=parent)
+
+
+def _mark_sent(tx: Transaction, row: Row, closing: Closing) -> None:
+    """Rows whose message left become ``scheduled``, unless a worker has opened another attempt since this pass did."""
+    if not closing.sent:
+        return
+    is_of_pass = (step.c.author == row["pass_id"]) | (step.c.created_at <= row["opened_at"])
+    sent = update(step).where(
+        step.c.run_id == row["id"],
+        step.c.name.in_(closing.sent),
+        step.c.status == StepStatus.PENDING.value,
+        is_of_pass,
+    )
+    now = tx.now()
+    tx.do(sent.values(status=StepStatus.SCHEDULED.value, scheduled_at=now, sent_at=now, waiting_since=now))
+
+
+def _closed_values(tx: Transaction, row: Row, closing: Closing, *, moves: bool) -> dict[str, Any]:
+    """What the closing sets on the run's row."""
+    now = tx.now()
+    values: dict[str, Any] = {
+        "pass_id": None,
+        "pass_holder": None,
+        "pass_until": None,
+        "author": row["pass_id"],
+        "updated_at": now,
+        "send_count": 0,
+        "next_send_at": None,
+        "due_at": ahead(now, closing.due_seconds),
+    }
+    if closing.raise_news:
+        values |= more_news(now)
+    if not moves or closing.status is None:
+        return values
+    is_running = closing.status is RunStatus.RUNNING
+    values |= {
+        "status": closing.status.value,
+        "code": None if is_running else closing.code,
+        "error": None if is_running else text_of(closing.error),
+    }
+    if closing.status in SETTLED_RUN:
+        values |= {"output": closing.output, "finished_at": now, "due_at": None, "news_at": None}
+        values |= {"handover_at": now if row["handover"] is not None else None}
+    return values
+
+
+def _end_waiting(tx: Transaction, run_id: str) -> None:
+    """Cancel rows that never started; fail rows with a past attempt, so that they stay candidates for undoing (design 3.7)."""
+    now = tx.now()
+    over = {"settled_at": now, "due_at": None, "waiting_since": None}
+    waiting = (step.c.run_id == run_id) & step.c.status.in_(_WAITING)
+    tx.do(update(step).where(waiting, step.c.attempt == 1).values(status=StepStatus.CANCELLED.value, **over))
+    last_error = (
+        select(attempt.c.error)
+        .where(
+            attempt.c.run_id == step.c.run_id, attempt.c.step == step.c.name, attempt.c.attempt == step.c.attempt - 1
+        )
+        .scalar_subquery()
+    )
+    tx.do(update(step).where(waiting).values(status=StepStatus.FAILED.value, error=last_error, **over))
+
+
+def _tell_parent(tx: Transaction, row: Row, closing: Closing, status: RunStatus) -> RunRef | None:
+    """Settle the parent's step with what the child came to; the parent's half may touch no row (D9)."""
+    parent_id, name = row["parent_run_id"], row["parent_step"]
+    above = None if parent_id is None else tx.lock_run(parent_id)
+    if above is None:
+        return None
+    values: dict[str, Any] = {"settled_at": tx.now(), "lease_until": None, "due_at": None}
+    if status is RunStatus.COMPLETED:
+        values |= {"status": StepStatus.SUCCEEDED.value, "result": closing.output}
+    else:
+        error = closing.error or loss.child_ended(RunId(row["id"]), status)
+        values |= {"status": StepStatus.FAILED.value, "error": text_of(error)}
+    mine = (step.c.run_id == parent_id) & (step.c.name == name) & (step.c.child_run_id == row["id"])
+    told = next(iter(tx.locked(select(step.c.fan_id).where(mine, step.c.status.not_in(sorted(SETTLED_STEP))))), None)
+    if told is None:
+        return None
+    tx.do(update(step).where(mine).values(values))
+    if not count_down(tx, parent_id, told["fan_id"]):
+        return None
+    return ref_of(above) if raise_news(tx, above) else None

@@ -1,0 +1,196 @@
+"""The run store on PostgreSQL, MySQL, MariaDB and SQLite: which statements an act takes on which database."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from pikkuflow.adapters.sql import claims, closing, holders, passes, runs, sweeps
+from pikkuflow.adapters.sql.database import Database
+from pikkuflow.adapters.sql.migrations import check_schema
+from pikkuflow.domain.act import (
+    ClaimRequest,
+    Claims,
+    Closed,
+    Closing,
+    Expired,
+    PassNews,
+    PassOpening,
+    PassRef,
+    PassRefusal,
+    Renewed,
+    RunRef,
+    Settlement,
+    StepOutcome,
+    StepWrite,
+    SweepRequest,
+    Swept,
+)
+from pikkuflow.domain.history import History
+from pikkuflow.domain.ids import Holder, RunId, StepName
+from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
+from pikkuflow.domain.step import Attempt, NewStep, Step
+
+__all__ = ["SqlRunStore"]
+
+
+class _Reads:
+    """What only reads."""
+
+    database: Database
+
+    def undelivered_runs(self, limit: int) -> tuple[Run, ...]:
+        """Settled runs with a ``handover`` that are not marked delivered."""
+        return self.database.read(lambda tx: runs.undelivered_runs(tx, limit))
+
+    def get_run(self, run_id: RunId) -> Run | None:
+        """The run, or None."""
+        return self.database.read(lambda tx: runs.get_run(tx, run_id))
+
+    def list_runs(self, where: RunFilter, *, limit: int, after: RunKey | None = None) -> tuple[Run, ...]:
+        """Newest first, by (created_at, id)."""
+        return self.database.read(lambda tx: runs.list_runs(tx, where, limit=limit, after=after))
+
+    def list_steps(self, run_id: RunId) -> tuple[Step, ...]:
+        """The run's steps by ``seq``."""
+        return self.database.read(lambda tx: runs.list_steps(tx, run_id))
+
+    def get_step(self, run_id: RunId, name: StepName) -> Step | None:
+        """One step, or None."""
+        return self.database.read(lambda tx: runs.get_step(tx, run_id, name))
+
+    def list_attempts(self, run_id: RunId) -> tuple[Attempt, ...]:
+        """Earlier attempts of the run's steps, ordered by step and attempt."""
+        return self.database.read(lambda tx: runs.list_attempts(tx, run_id))
+
+    def get_state(self, run_id: RunId) -> Mapping[str, str]:
+        """The run's key/value state as stored texts."""
+        return self.database.read(lambda tx: runs.get_state(tx, run_id))
+
+    def sweep_ages(self) -> Mapping[str, float]:
+        """Seconds since each kind of sweep last ran."""
+        return self.database.read(sweeps.sweep_ages)
+
+
+class _Repairs:
+    """Sweeps, and what a process holds."""
+
+    database: Database
+
+    def expire_holder(self, holder: Holder) -> Expired:
+        """Expire at once what a dead process held."""
+        return holders.expire_holder(self.database, holder)
+
+    def expire_node(self, node: str) -> Expired:
+        """As ``expire_holder`` for every process of a node."""
+        return holders.expire_node(self.database, node)
+
+    def renew_holders(self, holders_: Sequence[Holder], run_lease_seconds: float) -> Renewed:
+        """Extend what live processes hold."""
+        return holders.renew_holders(self.database, holders_, run_lease_seconds)
+
+    def sweep_stalled(self, request: SweepRequest) -> Swept:
+        """Runs with unseen news, a lapsed pass, or nothing that will move them."""
+        return self.database.write(lambda tx: sweeps.sweep_stalled(tx, request))
+
+    def sweep_undispatched(self, request: SweepRequest) -> Swept:
+        """Dispatched rows that no worker has."""
+        return self.database.write(lambda tx: sweeps.sweep_undispatched(tx, request))
+
+    def sweep_scheduled(self, request: SweepRequest) -> Swept:
+        """Everything that is due."""
+        return self.database.write(lambda tx: sweeps.sweep_scheduled(tx, request))
+
+    def note_sweep(self, kind: str) -> None:
+        """Remember that a sweep of that kind ran now."""
+        self.database.write(lambda tx: sweeps.note_sweep(tx, kind))
+
+
+class SqlRunStore(_Reads, _Repairs):
+    """``RunStore`` over a SQL database. The contract of each act is in ``pikkuflow.ports``.
+
+    Parameters
+    ----------
+    url:
+        ``postgresql://``, ``mysql://`` or ``sqlite:///``; a missing folder of an SQLite file is created.
+    pool_size:
+        Connections kept by this process, twice as many at most; none is held while user code runs.
+    patience_seconds:
+        How long an act waits for a database that is away before it raises ``StoreUnavailable``; None: for ever.
+    is_stopping:
+        Asked while waiting; True ends the wait.
+
+    Raises:
+        SettingError: The URL is none that pikkuflow supports.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 5,
+        patience_seconds: float | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.database = Database(url, pool_size=pool_size, patience_seconds=patience_seconds, is_stopping=is_stopping)
+
+    # --- runs -------------------------------------------------------------------------------------------------------
+    def insert_runs(self, runs_: Sequence[NewRun]) -> tuple[InsertedRun, ...]:
+        """Insert each run unless its id is there; answers in the order given."""
+        author = str(uuid.uuid4())
+        return self.database.write(lambda tx: runs.insert_runs(tx, runs_, author)) if runs_ else ()
+
+    def resume_run(self, run_id: RunId) -> RunRef | None:
+        """``suspended -> running`` under a guard."""
+        return self.database.write(lambda tx: runs.resume_run(tx, run_id))
+
+    def ask_pass(self, run_id: RunId, in_seconds: float, *, patience_seconds: float | None = -1) -> None:
+        """``due_at`` becomes the earlier of the two."""
+        self.database.write(lambda tx: runs.ask_pass(tx, run_id, in_seconds), patience_seconds=patience_seconds)
+
+    def mark_delivered(self, run_id: RunId) -> None:
+        """The run's outcome was handed on."""
+        self.database.write(lambda tx: runs.mark_delivered(tx, run_id))
+
+    def delete_run(self, run_id: RunId) -> bool:
+        """Remove a settled run with all that hangs on it."""
+        return self.database.write(lambda tx: runs.delete_run(tx, run_id))
+
+    # --- passes -----------------------------------------------------------------------------------------------------
+    def open_pass(self, opening: PassOpening) -> History | PassRefusal:
+        """Take the run, lock first and read second."""
+        return self.database.write(lambda tx: passes.open_pass(tx, opening))
+
+    def record(self, ref: PassRef, write: StepWrite) -> PassNews | None:
+        """Write one in-place row, fenced by the pass."""
+        return self.database.write(lambda tx: passes.record(tx, ref, write))
+
+    def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
+        """Insert waiting rows, all with one multi-row insert."""
+        return self.database.write(lambda tx: passes.insert_steps(tx, ref, steps, joined=joined))
+
+    def start_child(self, ref: PassRef, step: NewStep, child: NewRun) -> PassNews | None:
+        """Insert the child run and the parent's row in one transaction."""
+        return self.database.write(lambda tx: passes.start_child(tx, ref, step, child))
+
+    def close_pass(self, ref: PassRef, closing_: Closing) -> Closed | None:
+        """The last write of a pass."""
+        return self.database.write(lambda tx: closing.close_pass(tx, ref, closing_))
+
+    # --- dispatched steps -------------------------------------------------------------------------------------------
+    def claim_steps(self, request: ClaimRequest) -> Claims:
+        """Claim each step, or say why not."""
+        return self.database.write(lambda tx: claims.claim_steps(tx, request))
+
+    def settle_steps(self, run_id: RunId, outcomes: Sequence[StepOutcome]) -> Settlement:
+        """Store the outcomes of claimed attempts."""
+        return self.database.write(lambda tx: claims.settle_steps(tx, run_id, outcomes))
+
+    # --- life -------------------------------------------------------------------------------------------------------
+    def check_schema(self) -> None:
+        """Raise ``SchemaOutdated`` unless the schema is this code's."""
+        check_schema(self.database)
+
+    def close(self) -> None:
+        """Give back connections; the store can be used again afterwards."""
+        self.database.close()
