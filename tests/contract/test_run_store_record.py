@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pikkuflow.domain.act import EndedAttempt, PassNews, PassRef
@@ -66,7 +67,7 @@ def test_a_late_start_does_not_touch_an_outcome(scene: Scene) -> None:
     scene.write(ref, StepStatus.SUCCEEDED, result="1")
     before = scene.step()
     assert not _written(scene.write(ref, StepStatus.RUNNING))
-    assert replace(scene.step(), due_in_seconds=None) == replace(before, due_in_seconds=None)
+    assert scene.step() == before
 
 
 def test_the_same_write_twice_is_done_once(scene: Scene) -> None:
@@ -175,7 +176,7 @@ def test_a_write_for_another_attempt_is_refused(scene: Scene) -> None:
     before = scene.step()
     assert not _written(scene.write(ref, StepStatus.SUCCEEDED, attempt=1, result='"stale"'))
     assert not _written(scene.write(ref, StepStatus.SUCCEEDED, attempt=4, expects=3, result='"early"'))
-    assert scene.step() == before
+    assert replace(scene.step(), due_in_seconds=None) == replace(before, due_in_seconds=None)
 
 
 def test_a_settled_row_is_never_written_again(scene: Scene) -> None:
