@@ -53,7 +53,8 @@ def send_after(
 ) -> None:
     """What follows a closed pass: the parent's wake-up, announcements, the handover, hints and the run's own wake-up.
 
-    ``due_seconds`` is when another pass is worth it; ``wake`` is False when the caller itself opens the next pass.
+    ``due_seconds`` is when another pass is worth it; ``wake`` is False when the caller itself opens the next pass, in its
+    own time.
     """
     if closed.parent is not None:
         wake_runs(rt, [closed.parent])
@@ -64,7 +65,9 @@ def send_after(
         return
     if closed.status is RunStatus.SUSPENDED:
         rt.hints.announce(run.id)
-    if closed.wake and wake:
+    if not wake:
+        return
+    if closed.wake:
         wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])
     elif due_seconds is not None:
         rt.hints.leave(run.id, due_seconds)

@@ -13,12 +13,13 @@ from pikkuflow.adapters.memory.hints import MemoryHints
 from pikkuflow.adapters.memory.ids import SeededIds
 from pikkuflow.adapters.memory.leases import MemoryLeases
 from pikkuflow.adapters.memory.run_store import MemoryRunStore
+from pikkuflow.domain.act import RunRef
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import Registry, WorkflowDefinition
 from pikkuflow.domain.ids import Holder, RunId, StepName
 from pikkuflow.domain.run import NewRun, Run
 from pikkuflow.domain.status import StepKind
-from pikkuflow.domain.step import Step
+from pikkuflow.domain.step import Attempt, Step
 from pikkuflow.engine.execute_step import execute_step
 from pikkuflow.engine.fire_timer import fire_due
 from pikkuflow.engine.orchestrate import orchestrate
@@ -86,7 +87,7 @@ class Translate:
         return replace(task, args=(*task.args, item))
 
 
-class Say(Exception):  # noqa: N818 - it is what a task says by raising
+class Say(Exception):
     """A task's own word about its end: ``end``, a delay, changed arguments."""
 
     def __init__(
@@ -107,7 +108,7 @@ class Runner:
         self.works: list[StepWork] = []
         self.lasts: list[bool] = []
 
-    def route(self, call: StepCall, workflow: str) -> Route:
+    def route(self, call: StepCall, workflow: str) -> Route:  # noqa: ARG002 - the port's signature
         """Send every task where ``leaves`` says."""
         task = call.task or ""
         leaves = self.leaves.get(task)
@@ -160,7 +161,7 @@ class Ear:
         """Remember it."""
         self.losses.append(event)
 
-    def warn(self, message: str, *, run_id: RunId | None = None) -> None:
+    def warn(self, message: str, *, run_id: RunId | None = None) -> None:  # noqa: ARG002 - the port's signature
         """Remember it."""
         self.warnings.append(message)
 
@@ -228,12 +229,21 @@ class Bench:
     def work(self, *, rt: Runtime | None = None, limit: int = 100) -> int:
         """Handle messages until the broker is empty; the number handled."""
         for handled in range(limit):
-            if not self.work_one(rt or self.rt):
+            if not self.work_one(rt):
                 return handled
         raise AssertionError("the broker does not run empty")
 
-    def work_one(self, rt: Runtime) -> bool:
-        """Handle one message: steps first."""
+    def orchestrate(self, run_id: str = "r1", **changed: Any) -> None:
+        """One message, handled by this process, or by one with other surroundings."""
+        orchestrate(replace(self.rt, **changed), [RunId(run_id)])
+
+    def wake(self, workflow: str, run_id: str = "r1") -> None:
+        """Put a wake-up into the broker."""
+        self.broker.wake([RunRef(id=RunId(run_id), workflow=workflow)])
+
+    def work_one(self, rt: Runtime | None = None) -> bool:
+        """Handle one message: steps first. False: there was none."""
+        rt = rt or self.rt
         if self.broker.messages:
             message = self.broker.messages.pop(0)
             steps = [(one.name, one.attempt) for one in message]
@@ -260,6 +270,24 @@ class Bench:
     def output(self, run_id: str = "r1") -> Any:
         """The decoded output."""
         return self.rt.codec.decode(self.run(run_id).output or "null")
+
+    def error(self, run_id: str = "r1") -> str:
+        """The run's error message."""
+        error = self.run(run_id).error
+        assert error is not None
+        return error.message
+
+    def steps(self, run_id: str = "r1") -> tuple[Step, ...]:
+        """The run's steps."""
+        return self.store.list_steps(RunId(run_id))
+
+    def attempts(self, run_id: str = "r1") -> tuple[Attempt, ...]:
+        """Earlier attempts."""
+        return self.store.list_attempts(RunId(run_id))
+
+    def due(self, run_id: str = "r1") -> float | None:
+        """How far ahead the run's hint is."""
+        return self.hints.due_in_seconds(RunId(run_id))
 
     def step(self, name: str, run_id: str = "r1") -> Step:
         """One step."""
