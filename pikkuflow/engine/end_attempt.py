@@ -43,6 +43,11 @@ class Ending:
         """No attempt follows."""
         return self.status is not StepStatus.PENDING
 
+    def answer_to(self, attempted: Attempted) -> bool:
+        """What ``commit`` answers to the runner: no attempt follows; False also for a success whose result could not be stored."""
+        is_refused = attempted.end is AttemptEnd.SUCCEEDED and self.status is not StepStatus.SUCCEEDED
+        return self.is_last and not is_refused
+
 
 def ending_of(rt: Runtime, tried: Tried, attempted: Attempted) -> Ending:
     """What the attempt's end means.

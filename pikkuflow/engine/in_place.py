@@ -144,7 +144,7 @@ class _Attempt:
         ending: Ending = self._p.ask(lambda: ending_of(self._p.rt, self._tried(), attempted))
         self._news = self._p.record(self._outcome(ending))
         self._ending = ending
-        return ending.is_last
+        return ending.answer_to(attempted)
 
     # --- records ----------------------------------------------------------------------------------------------------
     def _starts_recorded(self) -> bool:

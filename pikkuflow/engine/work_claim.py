@@ -107,7 +107,7 @@ class _Claimed:
         )
         ending = ending_of(self._rt, tried, attempted)
         self._wakes = settle(self._rt, step, ending)
-        return ending.is_last
+        return ending.answer_to(attempted)
 
     def _step_work(self) -> StepWork:
         step, run = self._step, self._run

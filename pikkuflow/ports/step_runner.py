@@ -94,7 +94,8 @@ class StepRunner(Protocol):
         """Run the task; call ``commit`` once with what it did, between the body and the success/retry/failure hooks, as Celery does.
 
         ``commit`` answers whether the attempt was the last (no retry follows), which decides the hooks: ``on_failure`` once at the end,
-        ``on_retry`` for every attempt that will be tried again. Hooks and signals after the commit cannot change the outcome.
+        ``on_retry`` for every attempt that will be tried again. For a SUCCEEDED attempt False means that its result could not be
+        stored: the step failed for good, and the hooks are a failure's. Hooks and signals after the commit cannot change the outcome.
         ``SystemExit`` and other BaseExceptions pass through without a commit. What ``commit`` raises passes through.
         Raises ``TaskNotFound`` before anything was run.
         """

@@ -7,18 +7,17 @@ They never carry ``expires`` (a worker drops an expired message without a word) 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
 from celery import Celery
-from kombu import pools
 from kombu.utils.uuid import uuid
 
 from pikkuflow.adapters.celery.message_options import LIMITS, PUBLISHED, as_json, from_json_options
 from pikkuflow.adapters.celery.names import ORCHESTRATE_TASK, STEP_TASK
+from pikkuflow.adapters.celery.producers import Producers
 from pikkuflow.adapters.celery.routing import Routing
 from pikkuflow.domain.act import RunRef, StepMessage
 from pikkuflow.domain.definition import Registry
@@ -31,15 +30,6 @@ _T = TypeVar("_T")
 
 _RUNS_A_MESSAGE: Final = 100
 """Runs that one wake-up message names: more would wait behind each other in one worker."""
-
-_ACQUIRE_SECONDS: Final = 5.0
-"""How long a thread waits for a producer that others use."""
-
-_REDIS_PATIENCE: Final = {"socket_connect_timeout": 1.0, "socket_timeout": 3.0}
-"""Seconds; where the configuration says nothing."""
-
-_RETRY: Final = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
-"""One more try on a fresh connection: a pooled one may have died unnoticed. A broker that is away must be known in about a second (D21)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +48,7 @@ class CeleryDispatcher:
         self._app = app
         self._settings = settings
         self._routing = routing or Routing(app, settings, registry)
-        self._pid = os.getpid()
-        self._connection: Any = None
+        self._producers = Producers(app)
 
     def wake(self, runs: Sequence[RunRef]) -> None:
         """Ask for a pass over each run; see ``ports.Dispatcher``. Runs whose workflows share a route share messages."""
@@ -105,9 +94,7 @@ class CeleryDispatcher:
         if not pending:
             return
         try:
-            with self._producers().acquire(block=True, timeout=_ACQUIRE_SECONDS) as producer:
-                send = producer.connection.ensure(producer, self._send_all, **_RETRY)
-                send(producer, pending)
+            self._producers.call(lambda producer: self._send_all(producer, pending))
         except Exception as error:
             raise DispatchError(
                 f"The broker did not take {len(pending)} message(s): {error}.",
@@ -140,32 +127,6 @@ class CeleryDispatcher:
         )
         published = {key: options[key] for key in PUBLISHED if key in options}
         amqp.send_task_message(producer, message.task, envelope, serializer="json", retry=False, **published)
-
-    def _producers(self) -> Any:
-        """The pool of kept producers.
-
-        Celery's and multiprocessing's children begin with empty pools; those of a bare ``os.fork`` (a web server) would share their
-        parent's sockets, so they are emptied here.
-        """
-        pid = os.getpid()
-        if pid != self._pid:
-            self._pid = pid
-            pools.connections.clear()
-            pools.producers.clear()
-            self._app._after_fork()  # type: ignore[attr-defined]  # noqa: SLF001 - what Celery's own hook calls
-        if self._connection is None:
-            self._connection = _impatient_connection(self._app)
-        return pools.producers[self._connection]
-
-
-def _impatient_connection(app: Celery) -> Any:
-    """The app's broker, but with an end to waiting: kombu's Redis transport has no time limits unless the configuration sets them."""
-    app.pool  # noqa: B018 - the property sets the limit of all pools from the configuration
-    connection: Any = app.connection_for_write()
-    if connection.transport.driver_type != "redis":
-        return connection
-    options = {**_REDIS_PATIENCE, **app.conf.broker_transport_options}
-    return app.connection_for_write(transport_options=options)
 
 
 def _step_message(members: Sequence[StepMessage]) -> _Message:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from celery.app.trace import LOG_FAILURE, LOG_IGNORED, LOG_REJECTED, LOG_RETRY, 
 from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.saferepr import saferepr
 
+from pikkuflow.adapters.celery.step_events import StepEvents
 from pikkuflow.adapters.celery.step_request import error_of
 
 __all__ = ["StepHooks", "StepTold"]
@@ -64,7 +65,7 @@ class StepHooks:
 
     def __init__(self, app: Celery, *, sends_events: bool) -> None:
         self._app = app
-        self._sends_events = sends_events
+        self._events = StepEvents(app) if sends_events else None
 
     @contextmanager
     def around(self, told: StepTold) -> Iterator[None]:
@@ -88,12 +89,13 @@ class StepHooks:
             signals.task_postrun.send(sender=task, task=task, retval=retval, state=told.state, **ids)
 
     def _tell_outcome(self, told: StepTold) -> None:
-        if told.state == states.SUCCESS:
+        raised = told.raised
+        if raised is None:
             self._tell_success(told)
         elif told.state == states.RETRY:
-            self._tell_retry(told)
+            self._tell_retry(told, raised)
         elif told.state == states.FAILURE:
-            self._tell_failure(told)
+            self._tell_failure(told, raised)
         else:
             self._tell_ignored(told)
 
@@ -106,18 +108,17 @@ class StepHooks:
         self._after_return(told, None)
         self._tell_event(told, "task-succeeded", result=saferepr(value, _REPR_LENGTH), runtime=told.runtime)
 
-    def _tell_retry(self, told: StepTold) -> None:
-        task, request, raised = told.task, told.request, told.raised
-        einfo = _einfo(raised)
-        cause = error_of(raised) if raised is not None else None
+    def _tell_retry(self, told: StepTold, raised: Exception) -> None:
+        task, request = told.task, told.request
+        cause, einfo = error_of(raised), _einfo(raised)
         _guarded(told, "on_retry", lambda: task.on_retry(cause, request.id, request.args, request.kwargs, einfo))
         signals.task_retry.send(sender=task, request=request, reason=raised, einfo=einfo)
         _log(told, logging.INFO, LOG_RETRY, exc=str(raised) if isinstance(raised, Retry) else repr(raised))
         self._tell_event(told, "task-retried", exception=repr(cause), traceback=str(einfo.traceback))
 
-    def _tell_failure(self, told: StepTold) -> None:
-        task, request, raised = told.task, told.request, told.raised
-        error = error_of(raised) if raised is not None else None
+    def _tell_failure(self, told: StepTold, raised: Exception) -> None:
+        task, request = told.task, told.request
+        error = error_of(raised)
         einfo = _einfo(error)
         _guarded(told, "on_failure", lambda: task.on_failure(error, request.id, request.args, request.kwargs, einfo))
         signals.task_failure.send(
@@ -126,7 +127,7 @@ class StepHooks:
             exception=error,
             args=request.args,
             kwargs=request.kwargs,
-            traceback=getattr(error, "__traceback__", None),
+            traceback=error.__traceback__,
             einfo=einfo,
         )
         is_expected = bool(task.throws) and isinstance(error, task.throws)
@@ -158,26 +159,16 @@ class StepHooks:
         )
 
     def _tell_event(self, told: StepTold, kind: str, **fields: Any) -> None:
-        if not self._sends_events:
-            return
-        request = told.request
-        more = {
-            "uuid": request.id,
-            "root_id": request.root_id,
-            "parent_id": request.parent_id,
-            "retries": request.retries,
-        }
-
-        def send() -> None:
-            with self._app.events.default_dispatcher() as dispatcher:
-                dispatcher.send(kind, **more, **fields)
-
-        _guarded(told, kind, send)
+        if self._events is not None:
+            self._events.send(kind, told.request, **fields)
 
 
-def _einfo(error: BaseException | None) -> ExceptionInfo:
-    exc_info: Any = (type(error), error, getattr(error, "__traceback__", None))
-    return ExceptionInfo(exc_info)
+def _einfo(error: Exception) -> ExceptionInfo:
+    if error.__traceback__ is None:
+        # A picture needs a traceback, and an error that was never raised has none.
+        with suppress(type(error)):
+            raise error
+    return ExceptionInfo((type(error), error, error.__traceback__))
 
 
 def _guarded(told: StepTold, hook: str, call: Callable[[], object]) -> None:

@@ -33,7 +33,7 @@ from pikkuflow.adapters.celery.step_request import (
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import Registry
 from pikkuflow.engine.current_step import step_context
-from pikkuflow.errors import TaskNotFound, WorkflowDefinitionError
+from pikkuflow.errors import PayloadError, TaskNotFound, WorkflowDefinitionError
 from pikkuflow.ports import Attempted, AttemptEnd, Route, StepWork
 from pikkuflow.settings import Settings
 
@@ -102,8 +102,11 @@ class CeleryStepRunner:
         told = StepTold(task=task, request=request)
         try:
             with step_context(work), _frame(task, request), self._hooks.around(told):
-                told.is_last = commit(self._attempt(told, work))
+                is_last = commit(self._attempt(told, work))
+                told.is_last = is_last or told.raised is None
                 told.is_committed = True
+                if told.raised is None and not is_last:
+                    told.raised = PayloadError(f"The result of step {work.step!r} could not be stored.")
         finally:
             # Its traceback leads back here: a cycle that would keep the locals of every frame of the task.
             told.raised = None

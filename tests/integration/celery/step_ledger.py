@@ -14,19 +14,23 @@ from pikkuflow.adapters.celery.step_runner import CeleryStepRunner
 from pikkuflow.adapters.celery.translate import SignatureTranslator
 from pikkuflow.domain.definition import Registry
 from pikkuflow.domain.ids import RunId, StepName
-from pikkuflow.ports import Attempted, Route, StepWork
+from pikkuflow.ports import Attempted, AttemptEnd, Route, StepWork
 from pikkuflow.replay.options import PLAIN, StepOptions
 from pikkuflow.settings import Settings
 
 
 @dataclass(slots=True)
 class Ledger:
-    """A runner and the order of events. ``last`` is what commit answers; ``fails_with`` is what commit raises."""
+    """A runner and the order of events.
+
+    ``last`` is what commit answers to a failed attempt, ``stores`` to one that succeeded; ``fails_with`` is what commit raises.
+    """
 
     app: Celery
     settings: Settings = field(default_factory=Settings)
     events: list[str] = field(default_factory=list)
     last: bool = False
+    stores: bool = True
     fails_with: BaseException | None = None
     attempted: list[Attempted] = field(default_factory=list)
 
@@ -41,7 +45,7 @@ class Ledger:
         if self.fails_with is not None:
             raise self.fails_with
         self.attempted.append(attempted)
-        return self.last
+        return self.stores if attempted.end is AttemptEnd.SUCCEEDED else self.last
 
     def route(self, signature: Any, options: StepOptions = PLAIN) -> Route:
         """Check and route a signature."""

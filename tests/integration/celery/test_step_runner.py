@@ -6,7 +6,7 @@ import gc
 import logging
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,7 +46,7 @@ class Calling(Task):  # type: ignore[type-arg]
         return super().__call__(*args, **kwargs)
 
 
-def task(name: str, **options: Any) -> Any:
+def task(name: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """``@app.task`` for this file's app alone."""
     return app.task(name=f"shop.{name}", shared=False, **options)
 
@@ -168,12 +168,11 @@ def replaced_calling(self: Any, how: str) -> Any:
 
 def replacement(how: str) -> Any:
     """What takes over."""
-    return {
-        "task": lambda: add.s(1, 2),
-        "chain": lambda: chain(add.s(1, 2), add.s(10)),
-        "group": lambda: group(add.s(1, 2), add.s(3, 4)),
-        "failing": lambda: boom.s("replaced"),
-    }[how]()
+    if how == "chain":
+        return chain(add.s(1, 2), add.s(10))
+    if how == "group":
+        return group(add.s(1, 2), add.s(3, 4))
+    return add.s(1, 2) if how == "task" else boom.s("replaced")
 
 
 @task("returns_retry", bind=True)
@@ -253,14 +252,14 @@ class TestRequest:
     def test_frames_are_put_back(self, ledger: Ledger, signature: Any) -> None:
         """Whatever happened: no current task and no request stay behind."""
         ledger.run(signature)
-        assert not current_task
+        assert app.current_task is None
         assert signature.type.request.id is None
 
     def test_frames_are_put_back_when_the_process_is_told_to_exit(self, ledger: Ledger) -> None:
         """SystemExit passes through without an outcome (a cold shutdown, a hard limit)."""
         with pytest.raises(SystemExit):
             ledger.run(raises.s("exit"))
-        assert (ledger.events, bool(current_task), raises.request.id) == ([], False, None)
+        assert (ledger.events, app.current_task, raises.request.id) == ([], None, None)
         with pytest.raises(PikkuFlowError):
             current_step()
 
@@ -451,10 +450,10 @@ class TestPrice:
     def test_running_a_task_adds_little(self, ledger: Ledger) -> None:
         """Well under half a millisecond, signals and log lines included."""
         runner, work = ledger.runner, ledger.work(add.s(1, 2))
-        begun = time.perf_counter()
+        begun = time.process_time()
         for _ in range(500):
             runner.run(work, lambda _attempted: True)
-        assert (time.perf_counter() - begun) / 500 < 0.0005
+        assert (time.process_time() - begun) / 500 < 0.0005
 
     def test_a_failed_attempt_keeps_nothing_alive(self, ledger: Ledger) -> None:
         """The locals of its frames go with it, without waiting for the garbage collector (celery issue 8882)."""
