@@ -20,6 +20,7 @@ from pikkuflow.domain.act import (
     StepOutcome,
     StepWrite,
     SweepRequest,
+    Swept,
 )
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.history import History
@@ -232,6 +233,34 @@ class Scene:
         step = self.store.get_step(RunId(run_id), StepName(name))
         assert step is not None
         return step
+
+    # --- sweeps -------------------------------------------------------------------------------------------------------
+    def sleeping(self, run_id: str = "r1", seconds: float = 60.0) -> None:
+        """A new run that parked on a sleep."""
+        ref = self.begin(run_id)
+        nap = {"kind": StepKind.SLEEP, "task": None, "args": None, "place": Place.in_pass("p1"), "queue": None}
+        self.store.insert_steps(ref, [new_step("nap", delay_seconds=seconds, **nap)])
+        self.park(ref)
+
+    def stalled(self, older_than: float = 10.0) -> list[str]:
+        """The runs that a sweep for stalled ones wakes."""
+        return [ref.id for ref in self.store.sweep_stalled(self.sweep(older_than)).runs]
+
+    def undispatched(self, older_than: float = 30.0) -> list[tuple[str, int]]:
+        """The steps, with their attempts, that a sweep for undispatched ones sends."""
+        swept = self.store.sweep_undispatched(self.sweep(older_than))
+        return [(message.name, message.attempt) for message in swept.steps]
+
+    def due(self) -> list[str]:
+        """The runs that a sweep for scheduled rows wakes."""
+        return [ref.id for ref in self.store.sweep_scheduled(self.sweep(0.0)).runs]
+
+    def pages(self, sweep: Callable[[SweepRequest], Swept], older_than: float, limit: int) -> list[Swept]:
+        """Every page of a sweep."""
+        pages = [sweep(self.sweep(older_than, limit))]
+        while pages[-1].last is not None:
+            pages.append(sweep(self.sweep(older_than, limit, after=pages[-1].last)))
+        return pages
 
     def sweep(self, older_than: float = 10.0, limit: int = 100, after: str | None = None) -> SweepRequest:
         """A page of a sweep."""
