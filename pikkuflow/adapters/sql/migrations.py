@@ -107,9 +107,11 @@ def _config(connection: Connection | None = None) -> Config:
 def _alone(connection: Connection, kind: Kind) -> Iterator[None]:
     """One migrating process at a time. SQLite needs no lock of its own: the transaction is begun IMMEDIATE."""
     if kind is Kind.POSTGRESQL:
+        # The engine commits by itself; a migration is one transaction. The lock belongs to the session and outlives this commit.
+        connection.execution_options(isolation_level="READ COMMITTED")
         connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": _LOCK_NUMBER})
+        connection.commit()
         try:
-            connection.execution_options(isolation_level="READ COMMITTED")
             yield
         finally:
             connection.rollback()
