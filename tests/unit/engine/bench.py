@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
+
 from pikkuflow.adapters.json_codec import JsonCodec
 from pikkuflow.adapters.memory.clock import MovableClock
 from pikkuflow.adapters.memory.dispatcher import MemoryDeliverer, MemoryDispatcher
@@ -23,14 +25,16 @@ from pikkuflow.domain.step import Attempt, Step
 from pikkuflow.engine.execute_step import execute_step
 from pikkuflow.engine.fire_timer import fire_due
 from pikkuflow.engine.orchestrate import orchestrate
+from pikkuflow.engine.resume import resume_run
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.start import start_runs
+from pikkuflow.engine.sweep import SweepCounts, recover
 from pikkuflow.errors import TaskNotFound
 from pikkuflow.ports import Attempted, AttemptEnd, PassEnded, Route, StepLost, StepWork
 from pikkuflow.replay.options import StepOptions
 from pikkuflow.settings import Settings
 
-__all__ = ["Bench", "Child", "Say", "Task"]
+__all__ = ["Bench", "Child", "Died", "Life", "Say", "Task"]
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,56 @@ class Say(Exception):
         self.end = end
         self.delay = delay
         self.override = override
+
+
+class Died(BaseException):
+    """The process is gone: nothing in it runs any more."""
+
+
+class Mortal:
+    """A port of a process that can die: from then on every call raises ``Died``.
+
+    ``fatal`` is asked before and after each call, with the call's number: True kills the process there.
+    """
+
+    def __init__(self, port: Any, life: Life) -> None:
+        self._port = port
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **more: Any) -> Any:
+            self._life.live(name)
+            answer = found(*args, **more)
+            self._life.live(name)
+            return answer
+
+        return call
+
+
+class Life:
+    """Whether a process still lives, and at which moment (counted over the calls of its ports) it dies."""
+
+    def __init__(self, dies_at: int | None = None) -> None:
+        self.dies_at = dies_at
+        self.moments = 0
+        self.is_over = False
+
+    def live(self, what: str) -> None:
+        """One more moment; raises ``Died`` at the fatal one and after it."""
+        if not self.is_over:
+            self.moments += 1
+            self.is_over = self.moments == self.dies_at
+        if self.is_over:
+            raise Died(what)
+
+    def end(self) -> None:
+        """Die now."""
+        self.is_over = True
+        raise Died("told to die")
 
 
 class Runner:
@@ -180,6 +234,7 @@ class Bench:
         self.ear = Ear()
         self.registry = Registry()
         self.stopping = False
+        self.doomed: Life | None = None
         self.rt = Runtime(
             store=self.store,
             leases=self.leases,
@@ -199,6 +254,35 @@ class Bench:
             consumes=lambda _workflow: True,
             has_broker=True,
         )
+
+    # --- processes --------------------------------------------------------------------------------------------------
+    def other(self, **changed: Any) -> Runtime:
+        """Another process' runtime."""
+        return replace(self.rt, **changed)
+
+    def process(self, life: Life, holder: str = "node:2") -> Runtime:
+        """The runtime of a process that lives as long as that."""
+        return replace(
+            self.rt,
+            store=Mortal(self.store, life),
+            leases=Mortal(self.leases, life),
+            hints=Mortal(self.hints, life),
+            dispatcher=Mortal(self.broker, life),
+            holder=lambda: Holder(holder),
+        )
+
+    def die_if_told(self) -> None:
+        """Kills the process that is working, when it is one that shall die."""
+        if self.doomed is not None:
+            life, self.doomed = self.doomed, None
+            life.end()
+
+    def orchestrate_and_die(self, run_id: str = "r1") -> None:
+        """A process works a pass until ``die_if_told``; its lease lapses then."""
+        life = self.doomed = Life()
+        with pytest.raises(Died):
+            orchestrate(self.process(life), [RunId(run_id)])
+        self.clock.advance(31)
 
     # --- defining ---------------------------------------------------------------------------------------------------
     def task(self, function: Callable[..., Any], *, leaves: str | None = None, name: str | None = None) -> str:
@@ -259,6 +343,14 @@ class Bench:
         self.clock.advance(seconds)
         fire_due(self.rt)
         self.work()
+
+    def recover(self, *, startup: bool = False) -> SweepCounts:
+        """All sweeps once."""
+        return recover(self.rt, startup=startup)
+
+    def resume(self, run_id: str = "r1") -> bool:
+        """Resume a suspended run."""
+        return resume_run(self.rt, RunId(run_id))
 
     # --- looking ----------------------------------------------------------------------------------------------------
     def run(self, run_id: str = "r1") -> Run:
