@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar, overload
 
-from pikkuflow.domain.act import RunRef
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.run import Run as StoredRun
 from pikkuflow.domain.run import RunFilter, RunKey
 from pikkuflow.domain.status import SETTLED_RUN, RunStatus, SuspendCode
 from pikkuflow.domain.summary import RunHead, RunSummary, head_of, summary_of
+from pikkuflow.engine.resume import resume_run
 from pikkuflow.engine.run_inline import run_inline
 from pikkuflow.engine.runtime import Runtime
-from pikkuflow.errors import DispatchError, ResultTimeout, RunCancelled, RunFailed, RunNotFound
+from pikkuflow.errors import ResultTimeout, RunCancelled, RunFailed, RunNotFound
 
 __all__ = ["Frame", "Run", "RunPage", "Runs"]
 
@@ -132,15 +132,12 @@ class Run(Generic[R]):
         """
         rt = self._runtime()
         run = _load(rt, self.run_id)
-        opened = rt.store.resume_run(self.run_id)
-        if not rt.has_broker:
-            if run.is_settled:
-                return False
-            run_inline(rt, self.run_id)
-            return True
-        if opened is None:
+        if rt.has_broker:
+            return resume_run(rt, self.run_id)
+        if run.is_settled:
             return False
-        _wake(rt, opened)
+        rt.store.resume_run(self.run_id)
+        run_inline(rt, self.run_id)
         return True
 
     def __eq__(self, other: object) -> bool:
@@ -244,13 +241,6 @@ def _output(rt: Runtime, run: StoredRun) -> Any:
             f"Run {run.id} was cancelled: {message}" if run.error else f"Run {run.id} was cancelled.", run.id
         )
     raise RunFailed(message, run.id)
-
-
-def _wake(rt: Runtime, run: RunRef) -> None:
-    try:
-        rt.dispatcher.wake((run,))
-    except DispatchError as error:
-        rt.observer.warn(f"Run {run.id} goes on with the next sweep: {error}", run_id=run.id)
 
 
 def _widening() -> Iterator[float]:

@@ -1,0 +1,64 @@
+"""Hints that drive: who waits for an announcement lets the world go on meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pikkuflow.adapters.memory import MemoryHints
+from pikkuflow.domain.ids import RunId
+from pikkuflow.ports import Clock, Watch
+
+__all__ = ["DrivingHints"]
+
+
+class DrivingHints(MemoryHints):
+    """``move`` makes one move of the world, and answers whether there was one to make."""
+
+    def __init__(self, clock: Clock, move: Callable[[], bool]) -> None:
+        super().__init__(clock)
+        self._time = clock
+        self._move = move
+        self._left: dict[RunId, float] = {}
+
+    def leave(self, run_id: RunId, in_seconds: float) -> None:
+        """As ``MemoryHints``; the due time is remembered, so that the clock can be moved to it."""
+        super().leave(run_id, in_seconds)
+        if not self.is_down:
+            at = self._time.monotonic() + in_seconds
+            self._left[run_id] = min(at, self._left.get(run_id, at))
+
+    def pop_due(self, limit: int) -> tuple[RunId, ...]:
+        """As ``MemoryHints``."""
+        due = super().pop_due(limit)
+        for run_id in due:
+            self._left.pop(run_id, None)
+        return due
+
+    def next_due_seconds(self) -> float | None:
+        """How far ahead the next hint is, 0 when it is due; None when there is none."""
+        return max(0.0, min(self._left.values()) - self._time.monotonic()) if self._left else None
+
+    @contextmanager
+    def watching(self, run_id: RunId) -> Iterator[Watch]:
+        """An ear that lets the world move while it waits, whatever run it is about."""
+        del run_id
+        yield _Ear(self._move, self._time)
+
+    def wait(self, run_id: RunId, seconds: float) -> bool:
+        """Let the world make one move, whatever run it is about."""
+        del run_id
+        return _Ear(self._move, self._time).wait(seconds)
+
+
+class _Ear:
+    def __init__(self, move: Callable[[], bool], clock: Clock) -> None:
+        self._move = move
+        self._clock = clock
+
+    def wait(self, seconds: float) -> bool:
+        """True when something moved. When nothing is left to happen the clock is moved by all of the time, so that timeouts come."""
+        if self._move():
+            return True
+        self._clock.sleep(seconds)
+        return False
