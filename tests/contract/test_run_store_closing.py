@@ -123,6 +123,31 @@ def test_a_next_attempt_that_opened_meanwhile_is_not_marked_as_sent(scene: Scene
     assert (step.status, step.attempt, step.sent_at, step.is_due) == (StepStatus.PENDING, 2, None, False)
 
 
+def test_a_next_attempt_of_an_older_row_is_not_marked_as_sent(scene: Scene) -> None:
+    """D2: also when this pass only repaired a lost hand-over of the pass before (spec 16.1)."""
+    ref = scene.begin()
+    scene.insert_steps(ref, "a")
+    scene.park(ref)
+    scene.advance(1)
+    scene.open(by="p2")
+    scene.claimed()
+    scene.try_again(delay_seconds=60.0)
+    scene.park(scene.ref(by="p2"), sent=(StepName("a"),))
+    step = scene.step()
+    assert (step.status, step.attempt, step.sent_at) == (StepStatus.PENDING, 2, None)
+
+
+def test_a_lost_hand_over_is_repaired_by_the_next_pass(scene: Scene) -> None:
+    """Spec 16.1: a row that an earlier pass left pending is sent and marked by this one."""
+    ref = scene.begin()
+    scene.insert_steps(ref, "a")
+    scene.park(ref)
+    scene.advance(1)
+    scene.open(by="p2")
+    scene.park(scene.ref(by="p2"), sent=(StepName("a"),))
+    assert scene.step().status is StepStatus.SCHEDULED
+
+
 def test_closing_again_is_the_same_closing(scene: Scene) -> None:
     """D24: the answer was lost and the write is sent again; it answers as the first did and raises no second news."""
     ref = scene.begin()

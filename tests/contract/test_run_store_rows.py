@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from pikkuflow.domain.act import PassNews
@@ -9,7 +11,7 @@ from pikkuflow.domain.ids import FanId, RunId, StepName
 from pikkuflow.domain.run import NewRun, ParentStep
 from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
-from tests.contract.scene import BOOM, Scene, new_run, new_step
+from tests.contract.scene import BOOM, Scene, new_run, new_step, race
 
 
 def _child(run_id: str = "r1", step: str = "invoice", child_id: str = "child") -> tuple[NewStep, NewRun]:
@@ -209,3 +211,33 @@ def test_closing_a_child_again_answers_as_before(scene: Scene) -> None:
     news = scene.run().news
     assert scene.close(scene.ref("child", "pc"), status=RunStatus.COMPLETED, output="1") == first
     assert scene.run().news == news
+
+
+def test_children_that_end_at_once_wake_their_parent_once(scene: Scene) -> None:
+    """D9, lock order: 15 races of two children's ends and their parent's closing; nothing blocks, and exactly one wakes the parent."""
+    for turn in range(15):
+        parent = scene.begin(f"r{turn}")
+        children = [f"c{turn}-{index}" for index in range(2)]
+        for child in children:
+            scene.store.start_child(parent, *_child(parent.run_id, child, child))
+            scene.open(child, f"p-{child}")
+        ends = [
+            partial(scene.close, scene.ref(child, f"p-{child}"), status=RunStatus.COMPLETED, output="1")
+            for child in children
+        ]
+        closed, *ended = race(partial(scene.park, parent), *ends)
+        assert [closed.wake, *(end.parent is not None for end in ended)].count(True) == 1
+        assert all(scene.step(child, parent.run_id).status is StepStatus.SUCCEEDED for child in children)
+
+
+def test_a_child_does_not_slip_into_a_run_that_ends(scene: Scene) -> None:
+    """Design 3.7: 15 races of a child's insert and its parent's end; the child is there only with its row, and then before the end."""
+    for turn in range(15):
+        parent = scene.begin(f"r{turn}")
+        child = f"c{turn}"
+        started, _ = race(
+            partial(scene.store.start_child, parent, *_child(parent.run_id, child, child)),
+            partial(scene.close, parent, status=RunStatus.FAILED, error=BOOM),
+        )
+        assert (scene.store.get_run(RunId(child)) is not None) is (started is not None and started.written)
+        assert (scene.store.get_step(parent.run_id, StepName(child)) is not None) is (started is not None)

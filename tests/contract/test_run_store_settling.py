@@ -308,6 +308,16 @@ def test_a_member_that_ran_out_of_workers_counts_down(scene: Scene) -> None:
     assert scene.claim("m[1]", 1, "c3").wake is True
 
 
+def test_a_member_that_a_pass_settles_counts_down(scene: Scene) -> None:
+    """Design 2: whoever settles a member takes the counter down, so that there is a last one."""
+    scene.dispatch("m[0]", "m[1]", joined=True, fan_id=FanId("f1"))
+    scene.open(by="p2")
+    scene.write(scene.ref(by="p2"), StepStatus.FAILED, "m[0]", error=BOOM, step={"fan_id": FanId("f1")})
+    scene.park(scene.ref(by="p2"))
+    scene.claimed("m[1]")
+    assert scene.succeed("m[1]").wake is True
+
+
 def test_rows_of_a_fan_that_is_not_joined_each_tell_the_run(scene: Scene) -> None:
     """Design 2: submits whose ends matter one by one have no counter."""
     scene.dispatch("a", "b", fan_id=FanId("f1"))

@@ -35,6 +35,8 @@ class ClosingActs:
             run.pass_id = run.pass_holder = run.pass_until = None
             run.author = ref.pass_id
             run.updated_at = now
+            run.send_count = 0
+            run.next_send_at = None
             return _closed(run, parent)
 
     def _closed_before(self, run: RunRow, now: datetime) -> Closed:

@@ -117,6 +117,8 @@ class PassActs:
             row.next_attempt(write.attempt, now)
         if write.ended is not None:
             self._tables.keep_attempt(_never_stored(row, write.ended, now))
+        if write.status in SETTLED_STEP:
+            self._tables.count_down(ref.run_id, row.fan_id)
         _show(row, ref, write, now)
         return True
 
@@ -159,8 +161,6 @@ def _take(run: RunRow, opening: PassOpening, now: datetime) -> None:
     run.pass_until = now + timedelta(seconds=opening.lease_seconds)
     run.seen = run.news
     run.updated_at = now
-    run.send_count = 0
-    run.next_send_at = None
 
 
 def _fresh_row(ref: PassRef, new: NewStep, now: datetime) -> StepRow:

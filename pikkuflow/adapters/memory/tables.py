@@ -309,15 +309,17 @@ class Tables:
         """Write an earlier attempt, unless it is there."""
         self.attempts.setdefault(attempt.run_id, {}).setdefault((attempt.step, attempt.attempt), attempt)
 
+    def count_down(self, run_id: RunId, fan_id: FanId | None) -> bool:
+        """One member of a fan has settled. True: none is open any more, or there is no counter."""
+        fans = self.fans.get(run_id, {})
+        if fan_id is None or fan_id not in fans:
+            return True
+        fans[fan_id] -= 1
+        return fans[fan_id] <= 0
+
     def tell(self, run: RunRow, row: StepRow, now: datetime) -> bool:
         """A step settled outside a pass: raise news unless its fan is still open. True: the caller wakes the run."""
-        if row.fan_id is not None:
-            fans = self.fans.get(run.id, {})
-            if row.fan_id in fans:
-                fans[row.fan_id] -= 1
-                if fans[row.fan_id] > 0:
-                    return False
-        return run.raise_news(now)
+        return self.count_down(run.id, row.fan_id) and run.raise_news(now)
 
 
 def _ahead(now: datetime, seconds: float | None) -> datetime | None:
