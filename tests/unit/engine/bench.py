@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,11 +16,9 @@ from pikkuflow.adapters.memory.ids import SeededIds
 from pikkuflow.adapters.memory.leases import MemoryLeases
 from pikkuflow.adapters.memory.run_store import MemoryRunStore
 from pikkuflow.domain.act import RunRef
-from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import Registry, WorkflowDefinition
 from pikkuflow.domain.ids import Holder, RunId, StepName
 from pikkuflow.domain.run import NewRun, Run
-from pikkuflow.domain.status import StepKind
 from pikkuflow.domain.step import Attempt, Step
 from pikkuflow.engine.execute_step import execute_step
 from pikkuflow.engine.fire_timer import fire_due
@@ -29,195 +27,10 @@ from pikkuflow.engine.resume import resume_run
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.start import start_runs
 from pikkuflow.engine.sweep import SweepCounts, recover
-from pikkuflow.errors import TaskNotFound
-from pikkuflow.ports import Attempted, AttemptEnd, PassEnded, Route, StepLost, StepWork
-from pikkuflow.replay.options import StepOptions
 from pikkuflow.settings import Settings
+from tests.unit.engine.parts import Child, Died, Ear, Life, Mortal, Runner, Say, Task, Translate
 
 __all__ = ["Bench", "Child", "Died", "Life", "Say", "Task"]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a body hands to ``wf``: a task by name, with its arguments."""
-
-    name: str
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    compensable: bool = False
-    countdown: float | None = None
-
-
-@dataclass(frozen=True)
-class Child:
-    """A workflow as a step."""
-
-    workflow: str
-    args: tuple[Any, ...] = ()
-
-
-class Translate:
-    """The least translator."""
-
-    def __call__(self, what: Any, name: str | None, options: StepOptions) -> StepCall:
-        """Read what the body wrote."""
-        shared: dict[str, Any] = {
-            "retries": options.retries,
-            "retry_delay": options.retry_delay,
-            "no_retry_on": options.no_retry_on,
-            "dispatch": options.dispatch,
-            "record_start": options.record_start,
-        }
-        if isinstance(what, Child):
-            return StepCall(
-                name=name or what.workflow, kind=StepKind.CHILD, task=what.workflow, args=what.args, **shared
-            )
-        if isinstance(what, Task):
-            countdown = {} if what.countdown is None else {"countdown": what.countdown}
-            return StepCall(
-                name=name or what.name,
-                kind=StepKind.TASK,
-                task=what.name,
-                args=what.args,
-                kwargs=what.kwargs,
-                compensable=what.compensable,
-                options=countdown,
-                **shared,
-            )
-        return StepCall(name=name or what.__name__, kind=StepKind.FUNCTION, function=what, **shared)
-
-    def member(self, task: Any, item: Any) -> Any:
-        """One member of a map."""
-        return replace(task, args=(*task.args, item))
-
-
-class Say(Exception):
-    """A task's own word about its end: ``end``, a delay, changed arguments."""
-
-    def __init__(
-        self, end: AttemptEnd, *, delay: float | None = None, override: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(f"the task says {end}")
-        self.end = end
-        self.delay = delay
-        self.override = override
-
-
-class Died(BaseException):
-    """The process is gone: nothing in it runs any more."""
-
-
-class Mortal:
-    """A port of a process that can die: from then on every call raises ``Died``.
-
-    ``fatal`` is asked before and after each call, with the call's number: True kills the process there.
-    """
-
-    def __init__(self, port: Any, life: Life) -> None:
-        self._port = port
-        self._life = life
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._port, name)
-        if not callable(found):
-            return found
-
-        def call(*args: Any, **more: Any) -> Any:
-            self._life.live(name)
-            answer = found(*args, **more)
-            self._life.live(name)
-            return answer
-
-        return call
-
-
-class Life:
-    """Whether a process still lives, and at which moment (counted over the calls of its ports) it dies."""
-
-    def __init__(self, dies_at: int | None = None) -> None:
-        self.dies_at = dies_at
-        self.moments = 0
-        self.is_over = False
-
-    def live(self, what: str) -> None:
-        """One more moment; raises ``Died`` at the fatal one and after it."""
-        if not self.is_over:
-            self.moments += 1
-            self.is_over = self.moments == self.dies_at
-        if self.is_over:
-            raise Died(what)
-
-    def end(self) -> None:
-        """Die now."""
-        self.is_over = True
-        raise Died("told to die")
-
-
-class Runner:
-    """The least step runner: tasks are functions, ``leaves`` says which must leave the pass and why."""
-
-    def __init__(self) -> None:
-        self.tasks: dict[str, Callable[..., Any]] = {}
-        self.leaves: dict[str, str] = {}
-        self.works: list[StepWork] = []
-        self.lasts: list[bool] = []
-
-    def route(self, call: StepCall, workflow: str) -> Route:  # noqa: ARG002 - the port's signature
-        """Send every task where ``leaves`` says."""
-        task = call.task or ""
-        leaves = self.leaves.get(task)
-        if task not in self.tasks and leaves is None:
-            raise TaskNotFound(f"no task {task!r}", task)
-        return Route(
-            leaves=leaves,
-            queue=None if leaves is None else "other",
-            options="{}",
-            lease_seconds=60.0,
-            args=call.args,
-            kwargs=call.kwargs,
-            delay_seconds=call.options.get("countdown"),
-        )
-
-    def is_known(self, task: str) -> bool:
-        """It has a function."""
-        return task in self.tasks
-
-    def run(self, work: StepWork, commit: Callable[[Attempted], bool]) -> None:
-        """Call the function and commit once."""
-        if work.task not in self.tasks:
-            raise TaskNotFound(f"no task {work.task!r}", work.task)
-        self.works.append(work)
-        self.lasts.append(commit(self._attempt(work)))
-
-    def _attempt(self, work: StepWork) -> Attempted:
-        try:
-            return Attempted(end=AttemptEnd.SUCCEEDED, value=self.tasks[work.task](*work.args, **work.kwargs))
-        except Say as said:
-            return Attempted(end=said.end, error=said, delay_seconds=said.delay, override=said.override)
-        except Exception as error:  # noqa: BLE001 - a task may raise anything
-            final = isinstance(error, work.no_retry_on)
-            return Attempted(end=AttemptEnd.GAVE_UP if final else AttemptEnd.RAISED, error=error)
-
-
-class Ear:
-    """An observer that remembers."""
-
-    def __init__(self) -> None:
-        self.passes: list[PassEnded] = []
-        self.losses: list[StepLost] = []
-        self.warnings: list[str] = []
-
-    def pass_ended(self, event: PassEnded) -> None:
-        """Remember it."""
-        self.passes.append(event)
-
-    def step_lost(self, event: StepLost) -> None:
-        """Remember it."""
-        self.losses.append(event)
-
-    def warn(self, message: str, *, run_id: RunId | None = None) -> None:  # noqa: ARG002 - the port's signature
-        """Remember it."""
-        self.warnings.append(message)
 
 
 class Bench:
@@ -320,6 +133,10 @@ class Bench:
     def orchestrate(self, run_id: str = "r1", **changed: Any) -> None:
         """One message, handled by this process, or by one with other surroundings."""
         orchestrate(replace(self.rt, **changed), [RunId(run_id)])
+
+    def orchestrate_all(self, *run_ids: str, **changed: Any) -> None:
+        """One message for many runs."""
+        orchestrate(replace(self.rt, **changed), [RunId(run_id) for run_id in run_ids])
 
     def wake(self, workflow: str, run_id: str = "r1") -> None:
         """Put a wake-up into the broker."""

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from pikkuflow.domain.act import ClaimRequest, StepOutcome
-from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
+from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.status import RunStatus, StepStatus
 from pikkuflow.engine.execute_step import execute_step
-from pikkuflow.errors import StepFailed, StepFunctionMismatch, StoreUnavailable
+from pikkuflow.errors import StepFailed, StepFunctionMismatch
 from pikkuflow.ports import AttemptEnd
 from tests.unit.engine.bench import Bench, Say, Task
 
@@ -284,125 +283,6 @@ def test_a_chunk_travels_together_and_each_member_is_a_step() -> None:
         "member[3]": StepStatus.SUCCEEDED,
         "member[4]": StepStatus.SUCCEEDED,
     }
-
-
-def test_a_step_whose_worker_died_is_taken_as_a_new_attempt() -> None:
-    """T6.2, T6.7: the row stays running, is sent again with its attempt, and the claim counts another; it is told as lost."""
-    bench = a_bench()
-    claim(bench)
-    bench.broker.lose_all()
-    bench.clock.advance(61)
-
-    bench.orchestrate()
-    assert bench.step("far").status is StepStatus.RUNNING
-    bench.work()
-
-    assert [work.attempt for work in bench.runner.works] == [2]
-    assert [(loss.attempt, loss.exhausted) for loss in bench.ear.losses] == [(1, False)]
-    assert bench.output() == 2
-
-
-def test_a_resumed_pass_leaves_a_live_claim_alone() -> None:
-    """T6.8: dispatches nothing."""
-    bench = a_bench()
-    claim(bench)
-    bench.broker.lose_all()
-
-    bench.orchestrate()
-
-    assert not bench.broker.messages
-    assert bench.step("far").attempt == 1
-
-
-def test_a_step_that_lost_its_worker_on_every_attempt_fails() -> None:
-    """T6.6: the text mentions the lease; the run is driven once and fails by it."""
-    bench = a_bench()
-    claim(bench)
-    bench.clock.advance(61)
-    claim(bench)
-    bench.clock.advance(61)
-
-    execute(bench, attempt=2)
-
-    assert bench.step("far").status is StepStatus.FAILED
-    assert "lease expired" in bench.error()
-    assert [(loss.attempt, loss.exhausted) for loss in bench.ear.losses] == [(2, True)]
-    assert bench.run().status is RunStatus.FAILED
-
-
-@pytest.mark.parametrize("says", [None, "boom"])
-def test_a_superseded_worker_ends_quietly(says: str | None) -> None:
-    """T7.9, T7.10: whatever its task did, nothing is stored, nothing is raised, a warning says so."""
-    bench = a_bench()
-
-    def slow(number: int) -> int:
-        bench.clock.advance(61)
-        claim(bench, attempt=1)
-        bench.store.settle_steps(
-            RunId("r1"),
-            [
-                StepOutcome(
-                    name=StepName("far"), attempt=2, claim_id=ClaimId("c9"), status=StepStatus.SUCCEEDED, result="7"
-                )
-            ],
-        )
-        if says is not None:
-            raise ValueError(says)
-        return number
-
-    bench.task(slow, name="far", leaves="queue")
-    execute(bench)
-
-    assert "outdated" in bench.ear.warnings[0]
-    assert bench.step("far").result == "7"
-    assert bench.step("far").attempt == 2
-
-
-def test_a_result_that_cannot_be_stored_now_is_not_a_failure_of_the_work() -> None:
-    """Spec 5.6: the outage is raised; nothing is recorded in its place."""
-    bench = a_bench()
-
-    class Away:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(bench.store, name)
-
-        def settle_steps(self, *_: Any) -> None:
-            raise StoreUnavailable("the database is away")
-
-    with pytest.raises(StoreUnavailable):
-        execute(bench, store=Away())
-
-    assert bench.step("far").status is StepStatus.RUNNING
-    assert bench.attempts() == ()
-
-
-def test_a_process_that_is_told_to_end_gives_its_step_back_as_a_counted_attempt() -> None:
-    """SystemExit in a task: the next attempt is written, then the process ends."""
-    bench = a_bench()
-
-    def leaving(_: int) -> int:
-        raise SystemExit(1)
-
-    bench.task(leaving, name="far", leaves="queue")
-    with pytest.raises(SystemExit):
-        execute(bench)
-
-    assert bench.step("far").status is StepStatus.PENDING
-    assert bench.step("far").attempt == 2
-
-
-def claim(bench: Bench, *, attempt: int = 1) -> None:
-    """Another worker claims the step."""
-    claims = bench.store.claim_steps(
-        ClaimRequest(
-            run_id=RunId("r1"),
-            steps=((StepName("far"), attempt),),
-            task="far",
-            claim_id=ClaimId("c9" if bench.step("far").status is StepStatus.RUNNING else "c1"),
-            holder=Holder("other:9"),
-        )
-    )
-    assert claims.claimed
 
 
 def _boom() -> int:

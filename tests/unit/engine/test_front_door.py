@@ -1,0 +1,150 @@
+"""Who may work a run: the front door, and the row behind it (design 3.1, spec 16.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pikkuflow.domain.act import Closing, PassOpening, PassRef
+from pikkuflow.domain.ids import Holder, PassId, RunId
+from pikkuflow.domain.status import RunStatus
+from pikkuflow.engine.work_pass import PassEnd, work_pass
+from pikkuflow.errors import NoLeaseService
+from tests.unit.engine.bench import Bench, Task
+
+
+def a_bench(**settings: Any) -> Bench:
+    """A workflow of two functions in place."""
+    bench = Bench(**settings)
+
+    def flow(wf: Any) -> list[int]:
+        return [wf.do("one", lambda: 1), wf.do("two", lambda: 2)]
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.broker.lose_all()
+    return bench
+
+
+def hold(bench: Bench, seconds: float = 30.0) -> PassRef:
+    """Another process opens a pass over the run, by its row alone."""
+    bench.store.open_pass(
+        PassOpening(
+            run_id=RunId("r1"),
+            pass_id=PassId("theirs"),
+            holder=Holder("other:1"),
+            lease_seconds=seconds,
+            passes_lost_limit=10,
+        )
+    )
+    return PassRef(run_id=RunId("r1"), pass_id=PassId("theirs"))
+
+
+def test_a_message_for_a_held_run_leaves_a_hint_a_second_ahead_and_succeeds() -> None:
+    """T8.2, D11: the body is not entered; the run stays running."""
+    bench = a_bench()
+    bench.leases.acquire("workflow-run:r1", "other:1:theirs", 30)
+
+    bench.orchestrate()
+
+    assert bench.due() == pytest.approx(1)
+    assert bench.steps() == ()
+    assert bench.run().status is RunStatus.RUNNING
+
+
+def test_an_emptied_lease_service_does_not_let_a_second_pass_in() -> None:
+    """Design 3.1, I1: the row decides; the message leaves its hint all the same, and the door is free again."""
+    bench = a_bench()
+    hold(bench)
+
+    bench.orchestrate()
+
+    assert bench.due() == pytest.approx(1)
+    assert bench.steps() == ()
+    assert bench.leases.get("workflow-run:r1") is None
+
+
+def test_a_lease_service_that_is_down_does_not_stop_a_pass() -> None:
+    """Design 3.1: lease errors never fail a run."""
+    bench = a_bench()
+    bench.leases.is_down = True
+
+    bench.orchestrate()
+
+    assert bench.output() == [1, 2]
+
+
+def test_an_engine_without_leases_refuses_to_orchestrate() -> None:
+    """T8.4: the error says why; the body is not entered."""
+    bench = a_bench()
+
+    with pytest.raises(NoLeaseService, match="two passes"):
+        bench.orchestrate(leases=None)
+
+    assert bench.steps() == ()
+    assert bench.run().pass_id is None
+
+
+def test_a_held_run_is_only_delayed() -> None:
+    """Spec 6.2: however long someone holds the run, the message does not wear out."""
+    bench = a_bench()
+    ref = hold(bench, seconds=1000)
+    bench.orchestrate()
+    for _ in range(90):
+        bench.pass_time(1)
+    assert bench.steps() == ()
+
+    bench.store.close_pass(ref, Closing())
+    bench.pass_time(1)
+
+    assert bench.output() == [1, 2]
+
+
+@pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED])
+def test_a_message_for_a_settled_run_is_answered_by_its_opening(status: RunStatus) -> None:
+    """T8.5: nothing is entered, nothing changes, the door is released."""
+    bench = a_bench()
+    bench.store.close_pass(hold(bench), Closing(status=status))
+    before = bench.run()
+
+    result = work_pass(bench.rt, RunId("r1"))
+
+    assert result.end is PassEnd.SETTLED
+    assert bench.run() == before
+    assert bench.leases.get("workflow-run:r1") is None
+    assert bench.due() is None
+
+
+def test_a_message_for_a_run_that_is_not_there_warns() -> None:
+    """Spec 16.3: a deleted run's message succeeds."""
+    bench = Bench()
+
+    bench.orchestrate("nobody")
+
+    assert bench.ear.warnings == ["There is no such run."]
+
+
+def test_a_pass_whose_run_was_taken_writes_nothing_more() -> None:
+    """I5, scenario 03: the outcome of a fenced pass is refused, the run is not failed, the message succeeds with a warning."""
+    bench = Bench()
+    bench.task(lambda: _frozen(bench), name="slow")
+
+    def flow(wf: Any) -> str:
+        value: str = wf.do(Task("slow"))
+        return value
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work_one()
+
+    assert bench.steps() == ()
+    assert bench.run().pass_holder == Holder("other:1")
+    assert "Another pass took the run" in bench.ear.warnings[-1]
+
+
+def _frozen(bench: Bench) -> str:
+    """The process freezes past its lease, and another takes the run."""
+    bench.clock.advance(31)
+    hold(bench)
+    return "too late"

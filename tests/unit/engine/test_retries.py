@@ -1,0 +1,196 @@
+"""Retries of steps in place: counted, stored, and as far apart as they were asked to be (D10, D29)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.errors import StepFailed
+from pikkuflow.ports import AttemptEnd
+from tests.unit.engine.bench import Bench, Say, Task
+
+
+def test_a_failing_task_is_tried_retries_plus_one_times() -> None:
+    """T4.1, D10: five retries are six attempts, with growing delays, each with a history row (I9)."""
+    bench = Bench()
+
+    def fail() -> None:
+        raise ValueError("boom")
+
+    bench.task(fail)
+
+    def flow(wf: Any) -> None:
+        wf.do(Task("fail"))
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+    for _ in range(10):
+        bench.pass_time(600)
+
+    assert len(bench.runner.works) == 6
+    assert bench.runner.lasts == [False] * 5 + [True]
+    assert bench.step("fail").status is StepStatus.FAILED
+    assert [attempt.attempt for attempt in bench.attempts()] == [1, 2, 3, 4, 5]
+    assert bench.run().status is RunStatus.FAILED
+    assert "boom" in bench.error()
+
+
+def test_a_delay_of_zero_is_tried_again_in_the_same_pass() -> None:
+    """D29: no park, no message; the failed attempt is stored all the same."""
+    bench = Bench()
+    tries: list[int] = []
+
+    def shaky() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ValueError("not yet")
+        return "ok"
+
+    bench.task(shaky)
+
+    def flow(wf: Any) -> str:
+        value: str = wf.do(Task("shaky"), retry_delay=0)
+        return value
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work_one()
+
+    assert bench.output() == "ok"
+    assert len(bench.ear.passes) == 1
+    assert [attempt.error and attempt.error.message for attempt in bench.attempts()] == ["not yet", "not yet"]
+
+
+def test_a_delay_parks_the_run_until_it_is_due() -> None:
+    """D29: any other delay is a due time with a hint; an early pass leaves the step alone."""
+    bench = Bench()
+    tries: list[int] = []
+
+    def shaky() -> str:
+        tries.append(1)
+        if len(tries) < 2:
+            raise ValueError("not yet")
+        return "ok"
+
+    bench.task(shaky)
+
+    def flow(wf: Any) -> str:
+        value: str = wf.do(Task("shaky"), retry_delay="10s")
+        return value
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+    assert bench.due() == pytest.approx(10)
+    bench.orchestrate()
+    assert len(tries) == 1
+    assert bench.due() == pytest.approx(10)
+
+    bench.pass_time(10)
+
+    assert bench.output() == "ok"
+    assert bench.runner.works[1].attempt == 2
+
+
+def test_retries_of_zero_are_one_attempt() -> None:
+    """T4.2: one attempt, no backoff; its start was recorded before it worked."""
+    bench = Bench()
+    statuses: list[StepStatus] = []
+
+    def fail() -> None:
+        statuses.append(bench.step("fail").status)
+        raise ValueError("boom")
+
+    bench.task(fail)
+
+    def flow(wf: Any) -> None:
+        wf.do(Task("fail"), retries=0)
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+
+    assert statuses == [StepStatus.RUNNING]
+    assert bench.run().status is RunStatus.FAILED
+
+
+def test_a_final_exception_is_not_tried_again() -> None:
+    """no_retry_on: final at once, for tasks and for functions."""
+    bench = Bench()
+    tries: list[str] = []
+
+    def flow(wf: Any) -> list[str]:
+        errors = []
+        for name in ("one", "two"):
+            try:
+                wf.do(name, lambda: _raise(tries, KeyError("no")), no_retry_on=(KeyError,))
+            except StepFailed as error:
+                errors.append(error.error_type)
+        return errors
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+
+    assert bench.output() == ["KeyError", "KeyError"]
+    assert len(tries) == 2
+
+
+def test_a_task_that_gave_up_or_was_ignored_is_final() -> None:
+    """AttemptEnd.GAVE_UP and IGNORED: final whatever attempts remain; the body sees StepIgnored by its code."""
+    bench = Bench()
+    bench.task(lambda: _raise([], Say(AttemptEnd.GAVE_UP)), name="gives_up")
+    bench.task(lambda: _raise([], Say(AttemptEnd.IGNORED)), name="ignores")
+
+    def flow(wf: Any) -> list[str]:
+        seen = []
+        for name in ("gives_up", "ignores"):
+            try:
+                wf.do(Task(name))
+            except StepFailed as error:
+                seen.append(type(error).__name__)
+        return seen
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+
+    assert bench.output() == ["StepFailed", "StepIgnored"]
+    assert len(bench.runner.works) == 2
+
+
+def test_a_delay_and_arguments_that_the_task_asked_for_hold_for_the_next_attempt() -> None:
+    """D29, design 1: retry(countdown=, args=) wins over the step's delay, for the next attempt only."""
+    bench = Bench()
+    seen: list[int] = []
+
+    def moody(number: int) -> int:
+        seen.append(number)
+        if len(seen) == 1:
+            raise Say(AttemptEnd.RAISED, delay=3.0, override={"args": [number + 100]})
+        if len(seen) == 2:
+            raise Say(AttemptEnd.RAISED, delay=0.0)
+        return number
+
+    bench.task(moody)
+
+    def flow(wf: Any) -> int:
+        value: int = wf.do(Task("moody", (1,)), retry_delay="1h")
+        return value
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+    assert bench.due() == pytest.approx(3)
+    bench.pass_time(3)
+
+    assert seen == [1, 101, 1]
+    assert bench.output() == 1
+
+
+def _raise(tries: list[Any], error: Exception) -> None:
+    tries.append(error)
+    raise error

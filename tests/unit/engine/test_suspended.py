@@ -1,0 +1,140 @@
+"""Runs that meet code which is not here: suspended, and tried again like timers (design 3.10, D5, D17)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pikkuflow.domain.status import RunStatus, StepStatus
+from tests.unit.engine.bench import Bench, Task
+
+
+def test_an_unknown_workflow_suspends_its_run_and_is_tried_again_with_backoff() -> None:
+    """D5, scenario 33, design 3.10: nothing is spent; a worker that knows it goes on without a person."""
+    bench = Bench()
+    bench.start("unheard")
+    bench.work()
+    assert bench.run().status is RunStatus.SUSPENDED
+    assert bench.run().code == "WORKFLOW_NOT_FOUND"
+    waits = []
+    for _ in range(4):
+        waits.append(bench.due() or 0)
+        bench.pass_time(waits[-1])
+    assert waits == pytest.approx([5, 5, 10, 20])
+
+    def unheard(wf: Any) -> int:
+        return 1
+
+    bench.workflow(unheard)
+    bench.pass_time(600)
+
+    assert bench.output() == 1
+
+
+def test_a_missing_task_leaves_its_step_pending_and_the_run_suspended() -> None:
+    """D5: no attempt is spent; it goes on once the task is there."""
+    bench = Bench()
+
+    def flow(wf: Any) -> str:
+        value: str = wf.do(Task("ghost", (1,)))
+        return value
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+    assert bench.run().status is RunStatus.SUSPENDED
+    assert bench.run().code == "TASK_NOT_FOUND"
+    assert bench.step("ghost").status is StepStatus.PENDING
+
+    bench.task(lambda n: f"ghost {n}", name="ghost")
+    bench.pass_time(5)
+
+    assert bench.output() == "ghost 1"
+    assert bench.step("ghost").attempt == 1
+
+
+def test_a_message_that_met_a_worker_without_its_task_is_sent_again() -> None:
+    """D5 for dispatched steps: the run is suspended with a time; that time, or a resume at once, sends the message again."""
+    for is_resumed in (False, True):
+        bench = Bench()
+        bench.runner.leaves["ghost"] = "queue"
+
+        def flow(wf: Any) -> str:
+            value: str = wf.do(Task("ghost"))
+            return value
+
+        bench.workflow(flow)
+        bench.start("flow")
+        bench.work()
+        assert bench.run().code == "TASK_NOT_FOUND"
+        assert bench.step("ghost").attempt == 1
+
+        bench.task(lambda: "here", name="ghost", leaves="queue")
+        if is_resumed:
+            assert bench.resume()
+            bench.work()
+        else:
+            bench.pass_time(5)
+
+        assert bench.output() == "here"
+        assert not bench.resume()
+
+
+def test_a_body_that_changed_suspends_its_run_until_it_fits_again() -> None:
+    """D17, scenario 32 and 34: VERSION_CONFLICT names both steps; matching code continues."""
+    bench = Bench()
+    names = ["a", "pause"]
+
+    def flow(wf: Any) -> str:
+        wf.do(names[0], lambda: 1)
+        wf.sleep(names[1], 10)
+        return "ok"
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+    names[0] = "b"
+    bench.pass_time(10)
+    assert bench.run().status is RunStatus.SUSPENDED
+    assert bench.run().code == "VERSION_CONFLICT"
+    assert "'a'" in bench.error()
+    assert "'b'" in bench.error()
+
+    names[0] = "a"
+    bench.pass_time(30)
+
+    assert bench.output() == "ok"
+
+
+def test_version_policy_fail_ends_a_run_of_another_version() -> None:
+    """D17 with ``version_policy = "fail"``: failed with VERSION_CONFLICT, the body is not entered."""
+    bench = Bench(version_policy="fail")
+
+    def flow(wf: Any) -> None:
+        raise AssertionError
+
+    bench.workflow(flow, version="v2")
+    bench.start("flow")
+    bench.work()
+
+    assert bench.run().status is RunStatus.FAILED
+    assert bench.run().code == "VERSION_CONFLICT"
+    assert "v2" in bench.error()
+
+
+def test_a_long_history_warns_once() -> None:
+    """Scenario 36: a warning at the threshold; the run goes on."""
+    bench = Bench(history_warning_steps=3)
+
+    def flow(wf: Any) -> int:
+        for _ in range(5):
+            wf.do("step", lambda: 1)
+        return 5
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+
+    assert bench.output() == 5
+    assert len([text for text in bench.ear.warnings if "3 steps" in text]) == 1
