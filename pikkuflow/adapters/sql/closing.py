@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import case, select, update
 
 from pikkuflow.adapters.sql.database import Transaction
 from pikkuflow.adapters.sql.news import count_down, more_news, raise_news, wants_wake
@@ -67,7 +67,9 @@ def _mark_sent(tx: Transaction, row: Row, closing: Closing) -> None:
         is_of_pass,
     )
     now = tx.now()
-    tx.do(sent.values(status=StepStatus.SCHEDULED.value, scheduled_at=now, sent_at=now, waiting_since=now))
+    # A message may leave before its row's time has come; nobody can take it before that.
+    since = case((step.c.due_at > now, step.c.due_at), else_=now)
+    tx.do(sent.values(status=StepStatus.SCHEDULED.value, scheduled_at=now, sent_at=now, waiting_since=since))
 
 
 def _closed_values(tx: Transaction, row: Row, closing: Closing, *, moves: bool) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def _postgresql(url: URL, options: dict[str, Any]) -> Engine:
     def prepare(connection: Any, _record: Any) -> None:
         # The guards rest on READ COMMITTED: a statement that waited for a row sees the row as it then is.
         connection.autocommit = True
-        connection.execute("SET default_transaction_isolation = 'read committed'")
+        connection.execute("SET default_transaction_isolation = 'read committed'; SET timezone = 'UTC'")
 
     return engine
 

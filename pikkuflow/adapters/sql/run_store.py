@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from pikkuflow.adapters.sql import claims, closing, holders, passes, runs, sweeps
+from pikkuflow.adapters.sql import claims, closing, holders, passes, postgres_claims, postgres_passes, runs, sweeps
 from pikkuflow.adapters.sql.database import Database
+from pikkuflow.adapters.sql.engines import Kind
 from pikkuflow.adapters.sql.migrations import check_schema
 from pikkuflow.domain.act import (
     ClaimRequest,
@@ -133,12 +134,19 @@ class SqlRunStore(_Reads, _Repairs):
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.database = Database(url, pool_size=pool_size, patience_seconds=patience_seconds, is_stopping=is_stopping)
+        self._is_postgres = self.database.kind is Kind.POSTGRESQL
 
     # --- runs -------------------------------------------------------------------------------------------------------
     def insert_runs(self, runs_: Sequence[NewRun]) -> tuple[InsertedRun, ...]:
         """Insert each run unless its id is there; answers in the order given."""
+        if not runs_:
+            return ()
         author = str(uuid.uuid4())
-        return self.database.write(lambda tx: runs.insert_runs(tx, runs_, author)) if runs_ else ()
+        if self._is_postgres:
+            inserted = self.database.autocommit(lambda db: postgres_claims.insert_runs(db, runs_, author))
+            if inserted is not None:
+                return inserted
+        return self.database.write(lambda tx: runs.insert_runs(tx, runs_, author))
 
     def resume_run(self, run_id: RunId) -> RunRef | None:
         """``suspended -> running`` under a guard."""
@@ -159,14 +167,24 @@ class SqlRunStore(_Reads, _Repairs):
     # --- passes -----------------------------------------------------------------------------------------------------
     def open_pass(self, opening: PassOpening) -> History | PassRefusal:
         """Take the run, lock first and read second."""
+        if self._is_postgres:
+            history = self.database.autocommit(lambda db: postgres_passes.open_pass(db, opening))
+            if history is not None:
+                return history
         return self.database.write(lambda tx: passes.open_pass(tx, opening))
 
     def record(self, ref: PassRef, write: StepWrite) -> PassNews | None:
         """Write one in-place row, fenced by the pass."""
+        if self._is_postgres and postgres_passes.is_plain(write):
+            news, is_refused = self.database.autocommit(lambda db: postgres_passes.record(db, ref, write))
+            if not is_refused:
+                return news
         return self.database.write(lambda tx: passes.record(tx, ref, write))
 
     def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
         """Insert waiting rows, all with one multi-row insert."""
+        if self._is_postgres:
+            return self.database.autocommit(lambda db: postgres_passes.insert_steps(db, ref, steps, joined=joined))
         return self.database.write(lambda tx: passes.insert_steps(tx, ref, steps, joined=joined))
 
     def start_child(self, ref: PassRef, step: NewStep, child: NewRun) -> PassNews | None:
@@ -175,15 +193,27 @@ class SqlRunStore(_Reads, _Repairs):
 
     def close_pass(self, ref: PassRef, closing_: Closing) -> Closed | None:
         """The last write of a pass."""
+        if self._is_postgres:
+            closed = self.database.autocommit(lambda db: postgres_passes.close_pass(db, ref, closing_))
+            if closed is not None:
+                return closed
         return self.database.write(lambda tx: closing.close_pass(tx, ref, closing_))
 
     # --- dispatched steps -------------------------------------------------------------------------------------------
     def claim_steps(self, request: ClaimRequest) -> Claims:
         """Claim each step, or say why not."""
+        if self._is_postgres:
+            claimed = self.database.autocommit(lambda db: postgres_claims.claim_steps(db, request))
+            if claimed is not None:
+                return claimed
         return self.database.write(lambda tx: claims.claim_steps(tx, request))
 
     def settle_steps(self, run_id: RunId, outcomes: Sequence[StepOutcome]) -> Settlement:
         """Store the outcomes of claimed attempts."""
+        if self._is_postgres and len(outcomes) == 1:
+            settled = self.database.autocommit(lambda db: postgres_claims.settle_step(db, run_id, outcomes[0]))
+            if settled is not None:
+                return settled
         return self.database.write(lambda tx: claims.settle_steps(tx, run_id, outcomes))
 
     # --- life -------------------------------------------------------------------------------------------------------
