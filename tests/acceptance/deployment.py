@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from celery import _state as celery_state
+
 from pikkuflow.adapters.sql import migrations
 from pikkuflow.domain.step import Attempt, Step
 from pikkuflow.engine.run_handle import Run
@@ -123,9 +125,13 @@ def close_client(module: Any) -> None:
 @contextmanager
 def _fresh_modules() -> Iterator[None]:
     kept = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_application(name)}
+    # Celery gives each app the tasks of all others; of one module's two imports an app must get its own.
+    callbacks: set[Any] = celery_state._on_app_finalizers  # type: ignore[attr-defined]
+    shared = set(callbacks)
     try:
         yield
     finally:
+        callbacks.intersection_update(shared)
         for name in [name for name in sys.modules if _is_application(name)]:
             del sys.modules[name]
         sys.modules.update(kept)
