@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from celery import Celery
+from celery.app.routes import MapRoute
 from celery.exceptions import QueueNotFound
 
 from pikkuflow.adapters.celery.message_options import (
@@ -30,6 +31,9 @@ _LOGGER: Final = logging.getLogger("pikkuflow.celery")
 _CHOSEN: Final = ("queue", "exchange", "routing_key", "priority", "compression", "delivery_mode")
 """What a signature or a task may choose about its message; the rest of Celery's options is not about where it goes."""
 
+_MANY: Final = 1000
+"""Routes kept at most: a priority of each order would make as many."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRoute:
@@ -49,6 +53,7 @@ class Routing:
         self._settings = settings
         self._registry = registry
         self._of_workflows: dict[str, MessageRoute] = {}
+        self._known = _KnownRoutes(app)
 
     def of_task(
         self, task_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]
@@ -65,14 +70,20 @@ class Routing:
         merged = {**defaults, **{key: value for key, value in options.items() if value is not None}}
         chosen = {key: merged[key] for key in _CHOSEN if merged.get(key) is not None}
         limits = {key: merged.get(key) or getattr(task, key, None) for key in LIMITS}
+        known = self._known.get(task_name, chosen, limits)
+        if known is not None:
+            return known
         router: Any = self._app.amqp.router
+        asked = dict(chosen)
         try:
-            routed = router.route(chosen, task_name, list(args), dict(kwargs), task)
+            routed = router.route(asked, task_name, list(args), dict(kwargs), task)
         except QueueNotFound as error:
             raise SettingError(
                 f"Task {task_name!r} cannot be routed: {error.args[0]}.", hint="Add the queue to task_queues."
             ) from error
-        return self._made({key: routed[key] for key in PUBLISHED if key in routed}, limits)
+        made = self._made({key: routed[key] for key in PUBLISHED if key in routed}, limits)
+        self._known.add(task_name, chosen, limits, made)
+        return made
 
     def again(
         self,
@@ -151,3 +162,35 @@ class Routing:
             destination=destination_of(self._app, routed),
             has_own_limit=any(value is not None and value != conf[f"task_{key}"] for key, value in limits.items()),
         )
+
+
+class _KnownRoutes:
+    """Routes that depend on nothing but the task's name and its options: those of tables, until ``task_routes`` changes.
+
+    Asking Celery's router costs as much as a fast step's commit. Callable routes read arguments and are asked every time.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._table: Any = None
+        self._is_static = False
+        self._routes: dict[Any, MessageRoute] = {}
+
+    def get(self, task_name: str, chosen: Mapping[str, Any], limits: Mapping[str, Any]) -> MessageRoute | None:
+        """The route, if it is known."""
+        table = self._app.amqp.routes
+        if table is not self._table:
+            self._table = table
+            self._is_static = all(isinstance(entry, MapRoute) for entry in table)
+            self._routes = {}
+        return self._routes.get(_key(task_name, chosen, limits)) if self._is_static else None
+
+    def add(self, task_name: str, chosen: Mapping[str, Any], limits: Mapping[str, Any], route: MessageRoute) -> None:
+        """Remember a route."""
+        if self._is_static and len(self._routes) < _MANY:
+            self._routes[_key(task_name, chosen, limits)] = route
+
+
+def _key(task_name: str, chosen: Mapping[str, Any], limits: Mapping[str, Any]) -> Any:
+    # Queue and exchange objects are equal by what they declare.
+    return task_name, tuple(chosen.items()), tuple(limits.items())

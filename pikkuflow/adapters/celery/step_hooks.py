@@ -76,17 +76,21 @@ class StepHooks:
         task, request = told.task, told.request
         ids: dict[str, Any] = {"task_id": request.id, "args": request.args, "kwargs": request.kwargs}
         try:
-            signals.task_prerun.send(sender=task, task=task, **ids)
+            _send(signals.task_prerun, sender=task, task=task, **ids)
             self._app.loader.on_task_init(request.id, task)
-            self._tell_event(
-                told, "task-received", name=task.name, args=repr(request.args), kwargs=repr(request.kwargs)
-            )
-            self._tell_event(told, "task-started")
+            self._tell_begin(told)
             yield
             _guarded(told, "telling the outcome", lambda: self._tell_outcome(told))
         finally:
             retval = told.value if told.raised is None else told.raised
-            signals.task_postrun.send(sender=task, task=task, retval=retval, state=told.state, **ids)
+            _send(signals.task_postrun, sender=task, task=task, retval=retval, state=told.state, **ids)
+
+    def _tell_begin(self, told: StepTold) -> None:
+        if self._events is not None:
+            request = told.request
+            shown = {"name": told.task.name, "args": repr(request.args), "kwargs": repr(request.kwargs)}
+            self._events.send("task-received", request, **shown)
+            self._events.send("task-started", request)
 
     def _tell_outcome(self, told: StepTold) -> None:
         raised = told.raised
@@ -102,17 +106,19 @@ class StepHooks:
     def _tell_success(self, told: StepTold) -> None:
         task, request, value = told.task, told.request, told.value
         _guarded(told, "on_success", lambda: task.on_success(value, request.id, request.args, request.kwargs))
-        signals.task_success.send(sender=task, result=value, runtime=told.runtime)
+        _send(signals.task_success, sender=task, result=value, runtime=told.runtime)
         if _LOGGER.isEnabledFor(logging.INFO):
             _log(told, logging.INFO, LOG_SUCCESS, return_value=saferepr(value, _REPR_LENGTH), runtime=told.runtime)
         self._after_return(told, None)
-        self._tell_event(told, "task-succeeded", result=saferepr(value, _REPR_LENGTH), runtime=told.runtime)
+        if self._events is not None:
+            shown = saferepr(value, _REPR_LENGTH)
+            self._events.send("task-succeeded", request, result=shown, runtime=told.runtime)
 
     def _tell_retry(self, told: StepTold, raised: Exception) -> None:
         task, request = told.task, told.request
         cause, einfo = error_of(raised), _einfo(raised)
         _guarded(told, "on_retry", lambda: task.on_retry(cause, request.id, request.args, request.kwargs, einfo))
-        signals.task_retry.send(sender=task, request=request, reason=raised, einfo=einfo)
+        _send(signals.task_retry, sender=task, request=request, reason=raised, einfo=einfo)
         _log(told, logging.INFO, LOG_RETRY, exc=str(raised) if isinstance(raised, Retry) else repr(raised))
         self._tell_event(told, "task-retried", exception=repr(cause), traceback=str(einfo.traceback))
 
@@ -121,7 +127,8 @@ class StepHooks:
         error = error_of(raised)
         einfo = _einfo(error)
         _guarded(told, "on_failure", lambda: task.on_failure(error, request.id, request.args, request.kwargs, einfo))
-        signals.task_failure.send(
+        _send(
+            signals.task_failure,
             sender=task,
             task_id=request.id,
             exception=error,
@@ -161,6 +168,11 @@ class StepHooks:
     def _tell_event(self, told: StepTold, kind: str, **fields: Any) -> None:
         if self._events is not None:
             self._events.send(kind, told.request, **fields)
+
+
+def _send(signal: Any, **carried: Any) -> None:
+    if signal.receivers:
+        signal.send(**carried)
 
 
 def _einfo(error: Exception) -> ExceptionInfo:

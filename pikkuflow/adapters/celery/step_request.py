@@ -22,7 +22,6 @@ from celery.utils.serialization import UnpickleableExceptionWrapper
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 
 from pikkuflow.adapters.celery.message_options import LIMITS, PUBLISHED
-from pikkuflow.domain.ids import invocation_id
 from pikkuflow.ports import StepWork
 
 __all__ = [
@@ -73,9 +72,8 @@ class StepRequest(Context):
         return _is_eager_for(sys._getframe(1))  # noqa: SLF001 - who asks is the point
 
 
-def step_request(task: Task[Any, Any], work: StepWork, delivery_info: Mapping[str, Any]) -> StepRequest:
-    """The request of one attempt: ``id`` is the invocation id, ``retries`` the attempts before it, root and parent are the run."""
-    step_id = invocation_id(work.run_id, work.step)
+def step_request(task: Task[Any, Any], work: StepWork, step_id: str, delivery_info: Mapping[str, Any]) -> StepRequest:
+    """The request of one attempt: its id is the invocation id, ``retries`` the attempts before it, root and parent are the run."""
     headers = dict(work.options.get("headers") or {})
     outer = task.app.current_worker_task
     fields = {
@@ -94,6 +92,8 @@ def step_request(task: Task[Any, Any], work: StepWork, delivery_info: Mapping[st
         "timelimit": [work.options.get(key) or getattr(task, key, None) for key in LIMITS],
         "ignore_result": True,
     }
+    if not headers:
+        return StepRequest(**fields)
     # Celery shows a message's headers as fields of the request, too: ``self.request.traceparent``.
     shown = {key: value for key, value in headers.items() if key not in _CONTEXT_FIELDS and key not in fields}
     return StepRequest(**shown, **fields)

@@ -98,10 +98,13 @@ class CeleryStepRunner:
                 work.task,
                 hint="Import the module that defines it on every worker of the step's queue.",
             )
-        request = step_request(task, work, self._delivery_info(work.options))
-        told = StepTold(task=task, request=request)
+        with step_context(work) as step:
+            request = step_request(task, work, step.invocation_id, self._delivery_info(work.options))
+            self._run(StepTold(task=task, request=request), work, commit)
+
+    def _run(self, told: StepTold, work: StepWork, commit: Callable[[Attempted], bool]) -> None:
         try:
-            with step_context(work), _frame(task, request), self._hooks.around(told):
+            with _frame(told.task, told.request), self._hooks.around(told):
                 is_last = commit(self._attempt(told, work))
                 told.is_last = is_last or told.raised is None
                 told.is_committed = True

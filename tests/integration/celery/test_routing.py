@@ -141,6 +141,27 @@ def test_routed_options_are_json_that_says_the_same_after_a_round_trip() -> None
     assert options["priority"] == 2
 
 
+def test_tables_are_asked_once_and_callables_every_time() -> None:
+    """A route from a table is remembered by name and options; a callable reads arguments, which differ."""
+    asked: list[str] = []
+
+    def by_order(name: str, args: Any, _kwargs: Any, _options: Any, **_: Any) -> Any:
+        asked.append(name)
+        return {"queue": f"q{args[0]}"}
+
+    calling, table = (
+        Routing(app_with(task_routes=by_order), Settings(), Registry()),
+        app_with(task_routes={"shop.*": "a"}),
+    )
+    assert [calling.of_task("shop.charge", (number,), {}, {}).queue for number in (1, 2, 1)] == ["q1", "q2", "q1"]
+    assert len(asked) == 3
+    routing = Routing(table, Settings(), Registry())
+    first = routing.of_task("shop.charge", (1,), {}, {})
+    assert routing.of_task("shop.charge", (2,), {}, {"countdown": 5}) is first
+    assert routing.of_task("shop.charge", (2,), {}, {"queue": "b"}).queue == "b"
+    assert routing.of_task("shop.limited", (2,), {}, {}).has_own_limit
+
+
 class TestLeaving:
     """Design 2: a step may run in the pass unless there is a reason to leave."""
 
