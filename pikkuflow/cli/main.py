@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 import click
+from celery import current_app
 from celery.app.utils import find_app
 from celery.bin.base import CLIContext
 
@@ -58,7 +59,8 @@ def _script(ctx: click.Context, app: str | None, workdir: str | None) -> None:
         os.chdir(workdir)
     if str(os.getcwd()) not in sys.path:  # noqa: PTH109 - the entry that Python itself would put there
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    ctx.obj = CLIContext(app=_find(app) if app else None, no_color="NO_COLOR" in os.environ, workdir=workdir)
+    found = _find(app) if app else current_app._get_current_object()  # noqa: SLF001 - as Celery's own command does
+    ctx.obj = CLIContext(app=found, no_color="NO_COLOR" in os.environ, workdir=workdir)
 
 
 def _find(app: str) -> Any:

@@ -38,7 +38,7 @@ run_option = click.argument("run_id", metavar="RUN")
 @click.option("--after", metavar="RUN", help="The next page: runs older than this one.")
 @json_option
 @click.pass_context
-def list_(ctx: click.Context, *, json_: bool, limit: int, after: str | None, **wanted: str | None) -> None:
+def list_(ctx: click.Context, /, *, json_: bool, limit: int, after: str | None, **wanted: str | None) -> None:
     """List runs, newest first."""
     engine = runtime(ctx)
     runs = engine.store.list_runs(_filter(engine, wanted), limit=limit, after=_key(engine, after))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any, Final
 
 import click
@@ -49,7 +50,7 @@ def _json(kind: type, shape: str) -> Any:
 @json_option
 @click.pass_context
 def start(
-    ctx: click.Context, workflow: str, args: list[Any], *, json_: bool, inline: bool, wait: bool, **options: Any
+    ctx: click.Context, /, workflow: str, args: list[Any], *, json_: bool, inline: bool, wait: bool, **options: Any
 ) -> None:
     """Start a run of WORKFLOW with ARGS, a JSON list."""
     runtime(ctx)
@@ -89,7 +90,8 @@ def sweep(ctx: click.Context, *, kind: str | None, json_: bool) -> None:
     """Look once for lost work and send it again, as beat does."""
     engine = runtime(ctx)
     counts = sweep_kind(engine, SweepKind(kind)) if kind else recover(engine)
-    _say(counts.to_dict(), ", ".join(f"{name} {count}" for name, count in counts.to_dict().items()), json_=json_)
+    document = asdict(counts)
+    _say(document, ", ".join(f"{name} {count}" for name, count in document.items()), json_=json_)
 
 
 def _say(document: dict[str, Any], text: str, *, json_: bool) -> None:
