@@ -1,0 +1,178 @@
+"""Make a plan from a seed."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from tests.simulation.plan import Act, Child, Do, Fault, FaultKind, Gather, Map, Part, Plan, Sleep, Spread, Start, State
+
+__all__ = ["plan_of"]
+
+_WRITES: Final = ("open_pass", "record", "insert_steps", "start_child", "close_pass", "claim_steps", "settle_steps", "insert_runs")
+_SENDS: Final = ("wake", "send_steps")
+_PLACES: Final = (None, None, None, "queue", "inline")
+_SECONDS: Final = (0.0, 0.0, 0.0, 0.1, 1.0, 5.0, 45.0)
+_DELAYS: Final = (0.0, 0.0, 2.0, 20.0)
+
+
+class _Generator:
+    def __init__(self, seed: int) -> None:
+        self._random = Random(f"plan {seed}")
+        self._seed = seed
+        self._names = 0
+        self._room = 0
+
+    def plan(self) -> Plan:
+        r = self._random
+        quiet = r.random() < 0.2
+        starts = tuple(self._start(index) for index in range(r.choice((1, 1, 1, 2, 2, 3))))
+        nodes = r.choice((1, 1, 2, 2, 3))
+        return Plan(
+            seed=self._seed,
+            starts=starts,
+            nodes=nodes,
+            children=r.choice((1, 1, 2, 2, 3)),
+            doubles=nodes > 1 and not quiet and r.random() < 0.15,
+            preempt=r.choice((0.02, 0.1, 0.3, 0.6)),
+            skews=tuple(r.choice((0.0, 0.0, -40.0, 15.0, 3600.0)) for _ in range(nodes)) if not quiet else (),
+            consumes=r.random() < 0.75,
+            pass_seconds=r.choice((30.0, 30.0, 0.5)),
+            sweep_interval=r.choice((10.0, 30.0)),
+            beats=r.choice((1, 1, 1, 2)),
+            faults=() if quiet else self._faults(sum(_size(start.parts) for start in starts)),
+        )
+
+    # --- workflows --------------------------------------------------------------------------------------------------
+    def _start(self, index: int) -> Start:
+        r = self._random
+        self._room = r.choice((2, 4, 6, 9))
+        return Start(
+            run=f"r{index}",
+            parts=self._parts(depth=0),
+            at=r.choice((0.0, 0.0, 0.0, 3.0)),
+            delay=r.choice((0.0,) * 7 + (5.0,)),
+            reads=r.random() < 0.3,
+            twice=r.random() < 0.1,
+        )
+
+    def _parts(self, depth: int) -> tuple[Part, ...]:
+        parts: list[Part] = []
+        while not parts or (self._room > 0 and len(parts) < 5 and self._random.random() < 0.75):
+            parts.append(self._part(depth))
+        return tuple(parts)
+
+    def _part(self, depth: int) -> Part:
+        r = self._random
+        kind = r.choices(("do", "map", "gather", "sleep", "state", "child", "spread"), (10, 4, 3, 2, 1, 2 if depth < 2 else 0, 2))[0]
+        caught = r.random() < 0.4
+        if kind == "map":
+            return self._map(caught=caught)
+        if kind == "gather":
+            members = tuple(self._member(depth) for _ in range(r.choice((1, 2, 2, 3, 4))))
+            return Gather(self._name("g"), members, tolerant=r.random() < 0.4, caught=caught)
+        if kind == "sleep":
+            return Sleep(self._name("z"), r.choice((0.0, 2.0, 30.0)))
+        if kind == "state":
+            return State(self._name("v"))
+        if kind == "child":
+            return Child(self._name("c"), self._parts(depth + 1), caught=caught)
+        if kind == "spread":
+            first = self._member(depth)
+            return Spread(self._name("x"), first, tuple(self._part(2) for _ in range(r.choice((0, 1, 2)))), caught=caught)
+        return self._do()
+
+    def _member(self, depth: int) -> Do | Child:
+        if depth < 2 and self._random.random() < 0.15:
+            return Child(self._name("c"), self._parts(depth + 1))
+        return self._do()
+
+    def _do(self) -> Do:
+        r = self._random
+        return Do(
+            self._name("s"),
+            act=self._act(),
+            retries=r.choice((0, 1, 2, 3)),
+            delay=r.choice(_DELAYS),
+            dispatch=r.choice(_PLACES),
+            leaves=r.random() < 0.2,
+            is_function=r.random() < 0.15,
+            record_start=r.random() < 0.1,
+            caught=r.random() < 0.4,
+        )
+
+    def _map(self, *, caught: bool) -> Map:
+        r = self._random
+        return Map(
+            self._name("m"),
+            tuple(self._act() for _ in range(r.choice((0, 1, 2, 3, 4, 6)))),
+            retries=r.choice((0, 1, 2, 3)),
+            delay=r.choice(_DELAYS),
+            dispatch=r.choice((None, None, None, "inline")),
+            chunk=r.choice((1, 1, 2, 3)),
+            window=r.choice((None, None, 1, 2)),
+            caught=caught,
+        )
+
+    def _act(self) -> Act:
+        r = self._random
+        self._room -= 1
+        return Act(
+            seconds=r.choice(_SECONDS),
+            fails=r.choice((0,) * 8 + (1, 1, 2, 9)),
+            dies=r.choice((0,) * 18 + (1, 2)),
+            gives_up=r.random() < 0.05,
+            asks=r.choice((None,) * 9 + (0.0, 3.0)),
+        )
+
+    def _name(self, letter: str) -> str:
+        self._names += 1
+        return f"{letter}{self._names}"
+
+    # --- faults -----------------------------------------------------------------------------------------------------
+    def _faults(self, size: int) -> tuple[Fault, ...]:
+        count = self._random.choice((1, 1, 2, 3, 4, 6))
+        return tuple(sorted((self._fault(size) for _ in range(count)), key=lambda fault: fault.at))
+
+    def _fault(self, size: int) -> Fault:
+        r = self._random
+        kinds = list(FaultKind)
+        weights = [6 if kind is FaultKind.KILL_CHILD else 3 if kind in _FREQUENT else 1 for kind in kinds]
+        kind = r.choices(kinds, weights)[0]
+        op = r.choice((None, r.choice(_WRITES), r.choice(_SENDS)))
+        if kind in {FaultKind.LOST_ANSWER, FaultKind.LOST_ACT}:
+            op = r.choice((None, r.choice(_WRITES)))
+        targeted = kind in _TARGETED
+        return Fault(
+            kind,
+            at=r.randrange(10 + 30 * size),
+            seconds=r.choice((0.5, 5.0, 25.0, 40.0, 100.0)),
+            op=op if targeted else None,
+            phase=r.choice((None, "before", "after")) if targeted and kind in _PHASED else None,
+        )
+
+
+_FREQUENT: Final = {FaultKind.KILL_NODE, FaultKind.LOST_ANSWER, FaultKind.LOST_ACT, FaultKind.FREEZE, FaultKind.STALL}
+_PHASED: Final = {FaultKind.KILL_CHILD, FaultKind.KILL_NODE, FaultKind.FREEZE, FaultKind.STALL}
+_TARGETED: Final = {*_PHASED, FaultKind.LOST_ANSWER, FaultKind.LOST_ACT}
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of a seed."""
+    return _Generator(seed).plan()
+
+
+def _size(parts: tuple[Part, ...]) -> int:
+    total = 0
+    for part in parts:
+        if isinstance(part, Map):
+            total += len(part.acts)
+        elif isinstance(part, Child):
+            total += 1 + _size(part.parts)
+        elif isinstance(part, Gather):
+            total += _size(part.members)
+        elif isinstance(part, Spread):
+            total += 1 + _size((part.first, *part.between))
+        else:
+            total += 1
+    return total

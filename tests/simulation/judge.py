@@ -1,0 +1,106 @@
+"""What must hold once everything is quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
+from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
+from pikkuflow.errors import StepFailed
+from tests.simulation.flow import Expected, expect, value_of
+from tests.simulation.ledger import Execution, Ledger, Violation, unknown_attempts
+from tests.simulation.plan import Part, Plan
+
+__all__ = ["judge"]
+
+
+def judge(
+    plan: Plan,
+    workflows: Mapping[str, tuple[Part, ...]],
+    tables: Tables,
+    ledger: Ledger,
+    decode: Callable[[str], Any],
+) -> None:
+    """Check the runs against what their workflows must come to, and the executions against what was recorded. Raises ``Violation``."""
+    for start in plan.starts:
+        if start.run not in tables.runs:
+            raise Violation("a started run is there", start.run)
+    for run in tables.runs.values():
+        _judge_run(run, workflows[run.workflow], tables, ledger, decode)
+    missing = unknown_attempts(tables, list(ledger.starts))
+    if missing:
+        raise Violation("I9 every attempt that began is in the history", str(missing))
+    _judge_executions(tables, ledger)
+
+
+def _judge_run(
+    run: RunRow, parts: tuple[Part, ...], tables: Tables, ledger: Ledger, decode: Callable[[str], Any]
+) -> None:
+    rows = tables.steps.get(run.id, {})
+    for row in rows.values():
+        _judge_step(run, row, tables, ledger, decode)
+
+    def outcome(name: str) -> Any:
+        row = rows.get(name)  # type: ignore[call-overload]
+        if row is None or not row.is_settled:
+            raise Violation("a run ends when its steps have", f"{run.id} is {run.status}, {name} is not settled")
+        if row.status is StepStatus.SUCCEEDED:
+            return decode(row.result or "null")
+        raise StepFailed(f"{name} failed", run.id, name)
+
+    _compare(run, expect(run.id, run.workflow, parts, outcome), list(rows), decode)
+
+
+def _compare(run: RunRow, expected: Expected, names: list[Any], decode: Callable[[str], Any]) -> None:
+    if expected.failed_step is None:
+        output = decode(run.output or "null")
+        if run.status is not RunStatus.COMPLETED or output != expected.output:
+            raise Violation(
+                "results are as if run alone", f"{run.id} is {run.status} with {output} and {run.error}, not {expected.output}"
+            )
+        if sorted(names) != sorted(expected.steps):
+            raise Violation("steps are as if run alone", f"{run.id} has {sorted(names)}, not {sorted(expected.steps)}")
+    elif run.status is not RunStatus.FAILED or run.error is None or repr(expected.failed_step) not in run.error.message:
+        raise Violation("a run fails by its step", f"{run.id} is {run.status} by {run.error}, not by {expected.failed_step}")
+
+
+def _judge_step(run: RunRow, row: StepRow, tables: Tables, ledger: Ledger, decode: Callable[[str], Any]) -> None:
+    where = f"{run.id} {row.name} attempt {row.attempt}"
+    if row.status is StepStatus.SUCCEEDED and row.kind in {StepKind.TASK, StepKind.FUNCTION}:
+        if decode(row.result or "null") != value_of(run.id, row.name):
+            raise Violation("a result is the task's", f"{where}: {row.result}")
+        if not any(done.ended and _is_of(done, row) for done in ledger.executions):
+            raise Violation("a success was executed", where)
+    if row.status is StepStatus.FAILED:
+        _judge_failure(row, where, tables, ledger)
+
+
+def _judge_failure(row: StepRow, where: str, tables: Tables, ledger: Ledger) -> None:
+    error = row.error
+    if error is None:
+        raise Violation("a failure says why", where)
+    if row.kind is StepKind.CHILD:
+        child = tables.runs[row.child_run_id or RunId("")]
+        if child.status is not RunStatus.FAILED:
+            raise Violation("a child's failure is its run's", f"{where}: the child is {child.status}")
+    elif error.code == "STEP_LEASE_EXPIRED":
+        if row.attempt <= row.retries or not ledger.is_loss_possible:
+            raise Violation("a step is lost only with its process", f"{where} of {row.retries + 1}: {error.message}")
+    elif error.message != f"attempt {row.attempt}":
+        raise Violation("I11 only a task's own failure fails it", f"{where}: {error.type}: {error.message}")
+
+
+def _judge_executions(tables: Tables, ledger: Ledger) -> None:
+    counts: dict[tuple[str, str], int] = {}
+    for done in ledger.executions:
+        key = (done.run_id, done.step)
+        counts[key] = counts.get(key, 0) + 1
+        row = tables.steps.get(done.run_id, {}).get(done.step)  # type: ignore[call-overload]
+        if row is not None and row.retries == 0 and counts[key] > 1:
+            raise Violation("retries=0 is executed once", f"{done.run_id} {done.step}")
+
+
+def _is_of(done: Execution, row: StepRow) -> bool:
+    return (done.run_id, done.step, done.attempt) == (row.run_id, row.name, row.attempt)

@@ -1,0 +1,275 @@
+"""What really happened, and the invariants of spec 16.6 that are judged act by act.
+
+The ledger looks at the rows themselves after every act, and remembers them as they were after the one before. It trusts no guard: who held
+what is read from the rows, whose work it is from the processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
+from pikkuflow.domain.act import Claims, Closed, Expired, PassNews, Renewed, Settlement, Swept
+from pikkuflow.domain.history import History
+from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.status import StepStatus
+from pikkuflow.domain.step import Place
+from tests.simulation.stage import Stage
+
+__all__ = ["Execution", "Ledger", "Violation"]
+
+
+class Violation(AssertionError):
+    """An invariant does not hold. ``invariant`` is its short name: a shrunk schedule must break the same one."""
+
+    def __init__(self, invariant: str, detail: str) -> None:
+        super().__init__(f"{invariant}: {detail}")
+        self.invariant = invariant
+
+
+@dataclass(slots=True)
+class Execution:
+    """One execution of a step."""
+
+    run_id: RunId
+    step: str
+    attempt: int
+    holder: str
+    at: float
+    is_owner: bool
+    """Its pass or claim was live when it began."""
+    place: str
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A run's rows as they were after the latest act."""
+
+    pass_id: str | None = None
+    pass_holder: str | None = None
+    pass_until: datetime | None = None
+    author: str | None = None
+    news: int = 0
+    seen: int = 0
+    settled: tuple[Any, ...] | None = None
+    claims: dict[str, tuple[str | None, datetime | None, str | None, int]] = field(default_factory=dict)
+    steps: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+
+
+class Ledger:
+    """One schedule's. ``executions`` are the effects."""
+
+    def __init__(self, stage: Stage, tables: Tables) -> None:
+        self._stage = stage
+        self._tables = tables
+        self._seen: dict[RunId, _Seen] = {}
+        self.executions: list[Execution] = []
+        self.starts: dict[tuple[str, str, int], bool] = {}
+        """Attempts whose start or outcome was accepted: they must be in the history."""
+        self._checks: dict[str, Callable[[Any, Any], None]] = {
+            "open_pass": self._opened,
+            "record": self._written,
+            "insert_steps": self._written,
+            "start_child": self._written,
+            "close_pass": self._written,
+            "claim_steps": self._claimed,
+            "settle_steps": self._settled,
+            "renew_holders": self._renewed,
+            "expire_holder": self._expired,
+            "expire_node": self._expired,
+            "sweep_stalled": self._swept,
+            "sweep_undispatched": self._swept,
+        }
+
+    @property
+    def is_loss_possible(self) -> bool:
+        """Whether anybody can have lost an attempt: somebody died, froze or was slow."""
+        return self._stage.is_disturbed
+
+    # --- executions -------------------------------------------------------------------------------------------------
+    def begins(self, run_id: RunId, step: str, attempt: int) -> Execution:
+        """A step's work begins in the process at hand."""
+        stage, process = self._stage, self._stage.process
+        row = self._tables.steps.get(run_id, {}).get(step)  # type: ignore[call-overload]
+        run = self._tables.runs[run_id]
+        now = self._tables.clock.now()
+        is_claimed = row is not None and Place.is_queue(row.place) and process.claims.get(run_id) is not None
+        if is_claimed:
+            claim = process.claims[run_id]
+            is_owner = row.claim_id == claim and row.lease_until is not None and row.lease_until > now
+            place = f"claim {claim}"
+        else:
+            is_owner = run.pass_id == process.passes.get(run_id) and run.is_held(now)
+            place = f"pass {process.passes.get(run_id)}"
+        done = Execution(run_id, step, attempt, process.holder, stage.now, is_owner, place)
+        self._check_execution(done, row)
+        self.executions.append(done)
+        return done
+
+    def _check_execution(self, done: Execution, row: StepRow | None) -> None:
+        what = f"{done.run_id} {done.step} attempt {done.attempt} by {done.holder} ({done.place})"
+        if not done.is_owner:
+            if not self._stage.was_late:
+                raise Violation("I2 only an owner works", what)
+            return
+        if row is not None and row.is_settled:
+            raise Violation("I4 a settled step is not worked again", what)
+        if row is not None and done.attempt != row.attempt:
+            raise Violation("I2 the attempt of the row is worked", f"{what}, the row is at {row.attempt}")
+        for other in self.executions:
+            if (other.run_id, other.step, other.attempt) == (done.run_id, done.step, done.attempt) and other.is_owner:
+                if other.place == done.place:
+                    raise Violation("I2 an attempt is worked once", what)
+                if row is None or (done.run_id, done.step, done.attempt) in self.starts:
+                    raise Violation("I3 a lost attempt is counted", what)
+
+    def count(self, run_id: str, step: str) -> int:
+        """How often a step was begun."""
+        return sum(done.run_id == run_id and done.step == step for done in self.executions)
+
+    # --- acts -------------------------------------------------------------------------------------------------------
+    def after(self, op: str, args: tuple[Any, ...], answer: Any) -> None:
+        """An act has happened: judge it by what was before, and remember what is now."""
+        check = self._checks.get(op)
+        if check is not None:
+            check(args, answer)
+        if op in _READS:
+            return
+        for run in self._tables.runs.values():
+            self._remember(run)
+
+    def _opened(self, args: tuple[Any, ...], answer: Any) -> None:
+        if not isinstance(answer, History):
+            return
+        run = answer.run
+        before = self._seen.get(run.id, _Seen())
+        if before.pass_id not in {None, answer.pass_id} and _is_after(before.pass_until, self._tables.clock.now()):
+            raise Violation("I1 one live pass", f"{answer.pass_id} opened {run.id} which {before.pass_id} held")
+        self._stage.process.passes[run.id] = answer.pass_id
+        self._check_news(answer)
+
+    def _check_news(self, history: History) -> None:
+        """What an opening gives as seen must be in what it gives: no outcome may be younger than the steps and older than the news."""
+        rows = self._tables.steps.get(history.run.id, {})
+        given = {step.name: step for step in history.steps}
+        run = self._tables.runs[history.run.id]
+        if run.news > run.seen:
+            return
+        for name, row in rows.items():
+            told = given.get(name)
+            if row.is_settled and (told is None or not told.is_settled) and Place.is_queue(row.place) and row.fan_id is None:
+                raise Violation("news that was seen is in the history", f"{history.run.id} {name}")
+
+    def _written(self, args: tuple[Any, ...], answer: PassNews | Closed | None) -> None:
+        ref = args[0]
+        if answer is None:
+            return
+        before = self._seen.get(ref.run_id, _Seen())
+        is_repeat = before.pass_id is None and before.author == ref.pass_id and isinstance(answer, Closed)
+        if before.pass_id != ref.pass_id and not is_repeat:
+            raise Violation("I5 no write by a superseded pass", f"{ref.pass_id} on {ref.run_id}, held by {before.pass_id}")
+        if len(args) > 1 and isinstance(answer, PassNews) and answer.written and hasattr(args[1], "attempt"):
+            write = args[1]
+            if write.status is not StepStatus.PENDING:
+                self.starts[(ref.run_id, write.step.name, write.attempt)] = True
+
+    def _claimed(self, args: tuple[Any, ...], answer: Claims) -> None:
+        request = args[0]
+        now = self._tables.clock.now()
+        for step in answer.claimed:
+            claim, until, _, _ = self._seen[request.run_id].claims.get(step.name, (None, None, None, 0))
+            if claim not in {None, request.claim_id} and _is_after(until, now):
+                raise Violation("I2 one live claim", f"{request.claim_id} took {step.name} which {claim} held")
+            self.starts[(request.run_id, step.name, step.attempt)] = True
+        if answer.claimed:
+            self._stage.process.claims[request.run_id] = request.claim_id
+
+    def _settled(self, args: tuple[Any, ...], answer: Settlement) -> None:
+        run_id, outcomes = args
+        for outcome, accepted in zip(outcomes, answer.accepted, strict=True):
+            row = self._tables.steps_of(run_id)[outcome.name]
+            claim, _, _, attempt = self._seen[run_id].claims.get(outcome.name, (None, None, None, 0))
+            is_repeat = row.author == outcome.claim_id
+            if accepted and (claim, attempt) != (outcome.claim_id, outcome.attempt) and not is_repeat:
+                raise Violation("I5 no write by a superseded claim", f"{outcome.claim_id} on {run_id} {outcome.name}")
+
+    def _renewed(self, args: tuple[Any, ...], answer: Renewed) -> None:
+        alive = set(args[0])
+        for run in self._tables.runs.values():
+            before = self._seen.get(run.id, _Seen())
+            if run.pass_until != before.pass_until and run.pass_holder not in alive:
+                raise Violation("only the owner renews", f"the pass of {run.pass_holder} on {run.id} by {sorted(alive)}")
+            for row in self._tables.steps_of(run.id).values():
+                until = before.claims.get(row.name, (None, None, None, 0))[1]
+                if row.lease_until != until and row.claim_holder not in alive:
+                    raise Violation("only the owner renews", f"the claim of {row.claim_holder} on {row.name}")
+
+    def _expired(self, args: tuple[Any, ...], answer: Expired) -> None:
+        if self._stage.was_late:
+            return
+        for process in self._stage.processes():
+            is_meant = process.holder == args[0] or process.node.uuid == args[0]
+            if is_meant and not process.is_dead:
+                raise Violation("only the dead are taken over", f"{args[0]} lives")
+
+    def _swept(self, args: tuple[Any, ...], answer: Swept) -> None:
+        for ref in answer.runs:
+            before = self._seen[ref.id]
+            if before.pass_id is None and before.news == before.seen:
+                raise Violation("I7 the backstop is not needed", ref.id)
+            self._check_needed(ref.id)
+        for message in answer.steps:
+            self._check_needed(message.run_id)
+
+    def _check_needed(self, run_id: RunId) -> None:
+        if not self._stage.is_disturbed and not self._stage.is_handled(run_id):
+            raise Violation("messages suffice where nothing fails", f"a sweep found {run_id}")
+
+    # --- remembering ------------------------------------------------------------------------------------------------
+    def _remember(self, run: RunRow) -> None:
+        before = self._seen.setdefault(run.id, _Seen())
+        settled = (run.status, run.output, run.error) if run.is_settled else None
+        if before.settled is not None and settled != before.settled:
+            raise Violation("I6 a settled run does not change", f"{run.id}: {before.settled} -> {settled or run.status}")
+        before.settled = settled
+        before.pass_id, before.pass_holder, before.pass_until = run.pass_id, run.pass_holder, run.pass_until
+        before.author, before.news, before.seen = run.author, run.news, run.seen
+        for row in self._tables.steps_of(run.id).values():
+            self._remember_step(before, row)
+
+    def _remember_step(self, before: _Seen, row: StepRow) -> None:
+        before.claims[row.name] = (row.claim_id, row.lease_until, row.claim_holder, row.attempt)
+        if row.attempt > row.retries + 1 and row.kind != "sleep":
+            raise Violation("I3 attempts are at most retries + 1", f"{row.run_id} {row.name} attempt {row.attempt}")
+        known = before.steps.get(row.name)
+        if known is None:
+            if row.is_settled:
+                before.steps[row.name] = _outcome(row)
+        elif known != _outcome(row):
+            raise Violation("I4 one recorded outcome", f"{row.run_id} {row.name}: {known} -> {_outcome(row)}")
+
+
+_READS = frozenset({"get_run", "get_step", "list_steps", "list_attempts", "list_runs", "get_state", "sweep_ages", "undelivered_runs"})
+
+
+def _outcome(row: StepRow) -> tuple[Any, ...]:
+    return (row.status, row.attempt, row.result, row.error)
+
+
+def _is_after(at: datetime | None, now: datetime) -> bool:
+    return at is not None and at > now
+
+
+def unknown_attempts(tables: Tables, starts: Sequence[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
+    """Attempts that began and are in no history (I9)."""
+    missing = []
+    for run_id, step, attempt in starts:
+        row = tables.steps.get(run_id, {}).get(step)  # type: ignore[call-overload]
+        kept = (step, attempt) in tables.attempts.get(run_id, {})  # type: ignore[call-overload]
+        if not kept and (row is None or row.attempt != attempt):
+            missing.append((run_id, step, attempt))
+    return missing

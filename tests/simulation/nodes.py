@@ -1,0 +1,218 @@
+"""Worker services: a main process with the duties of its watching thread, children that take messages, and beat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, cast
+
+from pikkuflow.adapters.celery.node_lease import NodeLease
+from pikkuflow.engine.execute_step import execute_step
+from pikkuflow.engine.fire_timer import fire_due
+from pikkuflow.engine.orchestrate import orchestrate
+from pikkuflow.engine.renew import renew
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.sweep import SweepKind, recover, sweep
+from pikkuflow.engine.take_over import take_over_holder
+from pikkuflow.errors import StoreUnavailable
+from tests.simulation.ledger import Violation
+from tests.simulation.plan import Plan
+from tests.simulation.processes import Node, Process
+from tests.simulation.scheduler import NEVER, Killed
+from tests.simulation.stage import Message, Stage
+
+__all__ = ["Nodes"]
+
+_SEEN_SECONDS: Final = 0.15
+"""How long a dead child or a due hint goes unnoticed."""
+
+
+class Nodes:
+    """All worker services of one schedule, and beat."""
+
+    def __init__(self, stage: Stage, rt: Runtime, plan: Plan) -> None:
+        self._stage = stage
+        self._rt = rt
+        self._plan = plan
+        self._starts = 0
+        self._beats = [Process(Node(f"beat{index}", f"b{index}"), 0, f"beat{index}") for index in range(plan.beats)]
+        self._gone: list[Process] = []
+
+    def begin(self) -> None:
+        """Start every node and beat."""
+        for index in range(self._plan.nodes):
+            name = "n0" if self._plan.doubles and index == self._plan.nodes - 1 else f"n{index}"
+            skew = self._plan.skews[index] if index < len(self._plan.skews) else 0.0
+            self._start(name, skew)
+        for beat in self._beats:
+            self._stage.scheduler.spawn(beat.name, beat, lambda: self._beat())
+
+    def others(self) -> Iterator[Process]:
+        """Processes that are no children: main ones, beat, and what is left of killed nodes."""
+        yield from self._beats
+        yield from self._gone
+        for node in self._stage.nodes:
+            if node.main is not None:
+                yield node.main
+
+    def kill_node(self, process: Process, restart_seconds: float) -> None:
+        """End every process of a node at once; it starts again later under its name, as a supervisor does."""
+        node = process.node
+        self._retire(node)
+        self._later(node, restart_seconds)
+
+    def _retire(self, node: Node) -> None:
+        for one in [*node.children, *([node.main] if node.main is not None else [])]:
+            self._stage.kill(one)
+            self._gone.append(one)
+        self._stage.nodes.remove(node)
+
+    def _later(self, node: Node, seconds: float) -> None:
+        starter = Process(Node(node.name, "supervisor"), 0, f"supervisor of {node.name}")
+        self._gone.append(starter)
+
+        def start() -> None:
+            self._stage.scheduler.sleep(seconds)
+            self._start(node.name, node.skew)
+
+        self._stage.scheduler.spawn(starter.name, starter, start)
+
+    def _start(self, name: str, skew: float) -> None:
+        self._starts += 1
+        node = Node(name, f"{name}.{self._starts}", skew)
+        main = node.main = Process(node, 0, f"{node.uuid} main", patience=1.0)
+        self._stage.nodes.append(node)
+        duties: dict[str, Callable[[], None]] = {
+            "renew": lambda: self._renew(node),
+            "timers": self._timers,
+            "dead": lambda: self._watch_dead(node),
+            "name": lambda: self._keep_name(node),
+            "sweeps": lambda: self._startup(node),
+        }
+        for what, duty in duties.items():
+            self._stage.scheduler.spawn(f"{node.uuid} {what}", main, duty)
+        for _ in range(self._plan.children):
+            self._fork(node)
+
+    # --- children ---------------------------------------------------------------------------------------------------
+    def _fork(self, node: Node) -> None:
+        node.pids += 1
+        child = Process(node, node.pids, f"{node.uuid}:{node.pids}")
+        node.children.append(child)
+        self._stage.scheduler.spawn(child.name, child, lambda: self._work(child))
+        self._stage.scheduler.spawn(f"{child.name} starts", child, lambda: self._record_starts(child))
+
+    def _work(self, child: Process) -> None:
+        stage = self._stage
+        while not child.node.is_stopping:
+            stage.scheduler.wait(lambda: 0.0 if child.node.is_stopping else stage.broker.next_at())
+            message = None if child.node.is_stopping else stage.broker.take(stage.now)
+            if message is None:
+                continue
+            child.handles = message.runs
+            stage.point(f"takes {message.what}", "", message.runs + ((message.payload,) if message.payload else ()))
+            self._handle(message)
+            child.handles = ()
+            child.claims.clear()
+        self._leave(child)
+
+    def _handle(self, message: Message) -> None:
+        try:
+            if message.what == "orchestrate":
+                orchestrate(self._rt, message.runs)
+            elif message.what == "step":
+                execute_step(self._rt, message.runs[0], message.payload, "t", may_continue=True)
+            else:
+                sweep(self._rt, SweepKind(message.payload))
+        except StoreUnavailable as error:
+            self._stage.trace("gives up", "", (error,))
+        except Killed:
+            raise
+        except BaseException as error:
+            raise Violation("a verb raises nothing of its own", f"{message.what}: {error!r}") from error
+
+    def _leave(self, child: Process) -> None:
+        """A warm shutdown: when the last child is done, the node ends, and starts again."""
+        node = child.node
+        self._stage.trace("leaves", "")
+        node.children.remove(child)
+        self._gone.append(child)
+        child.is_dead = True
+        if not node.children and node in self._stage.nodes:
+            self._retire(node)
+            self._later(node, 2.0)
+
+    def _record_starts(self, child: Process) -> None:
+        while True:
+            self._stage.scheduler.wait(lambda: min((one.at for one in child.watched.values()), default=NEVER))
+            for key, watched in list(child.watched.items()):
+                if watched.at <= self._stage.now and child.watched.pop(key, None) is not None:
+                    watched.record()
+
+    # --- duties of the main process -----------------------------------------------------------------------------------
+    def _duty(self, act: Callable[[], Any]) -> None:
+        try:
+            act()
+        except (StoreUnavailable, ConnectionError) as error:
+            self._stage.trace("duty failed", "", (error,))
+
+    def _renew(self, node: Node) -> None:
+        while True:
+            self._stage.scheduler.sleep(10.0)
+            busy = [child.holder for child in node.children if child.handles]
+            if busy:
+                self._duty(lambda: renew(self._rt, busy))
+
+    def _timers(self) -> None:
+        stage = self._stage
+        while True:
+            stage.scheduler.wait(lambda: min(stage.due.values(), default=NEVER) + _SEEN_SECONDS)
+            if stage.now < stage.hints_down_until:
+                stage.scheduler.sleep(1.0)
+                continue
+            self._duty(lambda: fire_due(self._rt))
+            stage.process.handles = ()
+
+    def _watch_dead(self, node: Node) -> None:
+        stage = self._stage
+        while True:
+            stage.scheduler.wait(lambda: 0.0 if node.dead else NEVER)
+            stage.scheduler.sleep(_SEEN_SECONDS)
+            for child in list(node.dead):
+                self._duty(lambda child=child: take_over_holder(self._rt, child.holder))  # type: ignore[misc]
+                node.dead.remove(child)
+                if not node.is_stopping:
+                    self._fork(node)
+
+    def _keep_name(self, node: Node) -> None:
+        lease = NodeLease(node.name, cast("Any", node), self._rt.settings.node_lease_seconds)
+        while True:
+            self._duty(lambda: lease.keep(self._rt))
+            self._stage.scheduler.sleep(self._rt.settings.node_lease_seconds / 3)
+
+    def _startup(self, node: Node) -> None:
+        """The startup pass, and the fallback when no sweep runs (design 3.8)."""
+        if self._starts > self._plan.nodes:
+            self._duty(lambda: recover(self._rt, startup=True))
+        began = self._stage.now
+        limit = 3 * self._rt.settings.sweep_interval
+        while True:
+            self._stage.scheduler.sleep(limit)
+            self._duty(lambda: self._fall_back(began, limit))
+
+    def _fall_back(self, began: float, limit: float) -> None:
+        if self._stage.process.node.is_stopping:
+            return
+        ages = self._rt.store.sweep_ages()
+        alive = self._stage.now - began
+        if any(ages.get(kind.value, alive) > limit for kind in SweepKind):
+            recover(self._rt)
+
+    # --- beat -------------------------------------------------------------------------------------------------------
+    def _beat(self) -> None:
+        stage, interval = self._stage, self._plan.sweep_interval
+        while True:
+            stage.scheduler.sleep(interval)
+            if stage.now < max(stage.beat_down_until, stage.broker_down_until):
+                continue
+            for kind in SweepKind:
+                stage.broker.messages.append(Message("sweep", (), kind.value, stage.now, stage.now + interval))

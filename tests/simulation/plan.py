@@ -1,0 +1,181 @@
+"""What one schedule is made of: workflows, starts, processes and faults. Plain data, so that it can be shrunk and written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+__all__ = [
+    "Act",
+    "Child",
+    "Do",
+    "Fault",
+    "FaultKind",
+    "Gather",
+    "Map",
+    "Part",
+    "Plan",
+    "Sleep",
+    "Spread",
+    "Start",
+    "State",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """How a step behaves.
+
+    The first ``fails`` attempts raise (``gives_up``: for good, whatever attempts remain). The first ``dies`` executions take their process
+    down. ``seconds`` is how long one takes; ``asks`` the delay that a failing attempt itself asks for.
+    """
+
+    seconds: float = 0.0
+    fails: int = 0
+    dies: int = 0
+    gives_up: bool = False
+    asks: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """One step. ``inline_function``: a callable of the workflow instead of a task. ``leaves``: routed to another queue."""
+
+    name: str
+    act: Act = Act()
+    retries: int = 2
+    delay: float = 0.0
+    dispatch: str | None = None
+    leaves: bool = False
+    is_function: bool = False
+    record_start: bool = False
+    caught: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """A durable sleep."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A value set and read back."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """One task over several items; one act for each."""
+
+    name: str
+    acts: tuple[Act, ...]
+    retries: int = 2
+    delay: float = 0.0
+    dispatch: str | None = None
+    chunk: int = 1
+    window: int | None = None
+    caught: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A child run of its own parts."""
+
+    name: str
+    parts: tuple[Part, ...]
+    caught: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Members submitted together. ``tolerant``: failures stand in their places."""
+
+    name: str
+    members: tuple[Do | Child, ...]
+    tolerant: bool = False
+    caught: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A step that is submitted before the parts between, and asked for after them."""
+
+    name: str
+    first: Do | Child
+    between: tuple[Part, ...]
+    caught: bool = False
+
+
+Part = Do | Sleep | State | Map | Child | Gather | Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A client that starts a run, and, when it ``reads``, waits for its result. ``twice``: another client starts the same run."""
+
+    run: str
+    parts: tuple[Part, ...]
+    at: float = 0.0
+    delay: float = 0.0
+    reads: bool = False
+    twice: bool = False
+
+
+class FaultKind(StrEnum):
+    """What can go wrong."""
+
+    KILL_CHILD = "kill child"
+    KILL_NODE = "kill node"
+    LEAVE = "node stops warmly"
+    FREEZE = "freeze node"
+    STALL = "stall"
+    LOST_ANSWER = "answer lost, act landed"
+    LOST_ACT = "answer lost, act refused"
+    STORE_DOWN = "store down"
+    LEASES_DOWN = "leases down"
+    LEASES_EMPTIED = "leases emptied"
+    HINTS_DOWN = "hints down"
+    HINTS_EMPTIED = "hints emptied"
+    BROKER_DOWN = "broker down"
+    BROKER_EMPTIED = "broker emptied"
+    LOSE = "lose message"
+    DOUBLE = "double message"
+    DELAY = "delay message"
+    UNSURE_SEND = "sent and refused"
+    BEAT_DOWN = "beat down"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault, which strikes at the first point from number ``at`` on that fits it, and lasts ``seconds`` where that means something."""
+
+    kind: FaultKind
+    at: int
+    seconds: float = 0.0
+    op: str | None = None
+    """Only at this port call."""
+    phase: str | None = None
+    """Only ``before`` or ``after`` the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One schedule but for the choices of the scheduler, which come from ``seed``."""
+
+    seed: int
+    starts: tuple[Start, ...]
+    nodes: int = 1
+    children: int = 2
+    doubles: bool = False
+    """The last node goes by the first one's name."""
+    preempt: float = 0.2
+    skews: tuple[float, ...] = ()
+    consumes: bool = True
+    pass_seconds: float = 30.0
+    sweep_interval: float = 10.0
+    beats: int = 1
+    faults: tuple[Fault, ...] = field(default=())

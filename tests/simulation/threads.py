@@ -1,0 +1,48 @@
+"""The engine's own threads as actors: the same code, with the scheduler in place of the operating system's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from pikkuflow.engine import close_later, in_place, keep, with_lease
+from tests.simulation.processes import Watched
+from tests.simulation.stage import Stage
+from tests.simulation.surroundings import SimEvent, SimThread
+
+__all__ = ["threads_as_actors"]
+
+
+class SimWatch:
+    """``StartWatch`` with one actor of each process in place of its thread."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._count = 0
+
+    def begin(self, is_due: Callable[[], bool], record: Callable[[], None], *, after_seconds: float) -> int:
+        """Watch an attempt."""
+        self._count += 1
+        self._stage.process.watched[self._count] = Watched(self._stage.now + after_seconds, record)
+        return self._count
+
+    def end(self, key: int) -> None:
+        """The attempt has ended."""
+        self._stage.process.watched.pop(key, None)
+
+
+@contextmanager
+def threads_as_actors(stage: Stage) -> Iterator[None]:
+    """Put actors in the place of threads while the block runs."""
+    thread: Any = type("Thread", (SimThread,), {"stage": stage})
+    event: Any = type("Event", (SimEvent,), {"stage": stage})
+    with ExitStack() as stack:
+        for module in (close_later, keep):
+            stack.enter_context(patch.object(module, "Thread", thread))
+            stack.enter_context(patch.object(module, "Event", event))
+        stack.enter_context(patch.object(with_lease, "threading", SimpleNamespace(Thread=thread, Event=event)))
+        stack.enter_context(patch.object(in_place, "WATCH", SimWatch(stage)))
+        yield

@@ -1,0 +1,76 @@
+"""Running the steps of generated workflows: the ``StepRunner`` of the simulation, and its effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pikkuflow.domain.command import StepCall
+from pikkuflow.domain.ids import RunId
+from pikkuflow.engine.current_step import current_step, step_context
+from pikkuflow.ports import Attempted, AttemptEnd, Route, StepWork
+from tests.simulation.flow import Boom, value_of
+from tests.simulation.ledger import Ledger
+from tests.simulation.plan import Act
+from tests.simulation.scheduler import Killed
+from tests.simulation.stage import Stage
+
+__all__ = ["SimRunner"]
+
+STEP_LEASE_SECONDS = 30.0
+
+
+class SimRunner:
+    """Works steps as their acts say, and tells the ledger."""
+
+    def __init__(self, stage: Stage, ledger: Ledger, acts: Mapping[str, Act]) -> None:
+        self._stage = stage
+        self._ledger = ledger
+        self._acts = acts
+
+    def route(self, call: StepCall, workflow: str) -> Route:
+        """Some calls are routed to another queue, which the same workers consume."""
+        leaves = "queue" if call.options.get("leaves") else None
+        return Route(
+            leaves=leaves,
+            queue=leaves,
+            options="{}",
+            lease_seconds=STEP_LEASE_SECONDS,
+            args=call.args,
+            kwargs=call.kwargs,
+        )
+
+    def is_known(self, task: str) -> bool:
+        """There is one task."""
+        return task == "t"
+
+    def run(self, work: StepWork, commit: Callable[[Attempted], bool]) -> None:
+        """Work the step and commit once."""
+        with step_context(work):
+            attempted = self._attempt(work)
+        commit(attempted)
+
+    def _attempt(self, work: StepWork) -> Attempted:
+        act = self._acts[work.args[0]]
+        try:
+            return Attempted(end=AttemptEnd.SUCCEEDED, value=self.work(work.args[0]))
+        except Boom as error:
+            end = AttemptEnd.GAVE_UP if act.gives_up else AttemptEnd.RAISED
+            return Attempted(end=end, error=error, delay_seconds=act.asks)
+
+    def work(self, key: str) -> Any:
+        """The work of the step at hand. Raises ``Boom``, or takes the process down, as its act says."""
+        step, act, stage = current_step(), self._acts[key], self._stage
+        done = self._ledger.begins(RunId(step.run_id), step.step, step.attempt)
+        stage.point("work", "before", (step.run_id, step.step, step.attempt))
+        if self._ledger.count(step.run_id, step.step) <= act.dies:
+            stage.trace("*** the task takes its process down", "")
+            stage.kill(stage.process)
+            raise Killed
+        if act.seconds:
+            stage.scheduler.sleep(act.seconds)
+        stage.point("work", "after", (step.run_id, step.step, step.attempt))
+        done.ended = True
+        if step.attempt <= act.fails:
+            raise Boom(f"attempt {step.attempt}")
+        return value_of(step.run_id, step.step)

@@ -1,0 +1,166 @@
+"""One schedule: a deployment made from a plan, worked until it is quiet, and judged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from pikkuflow.adapters.json_codec import JsonCodec
+from pikkuflow.adapters.memory.dispatcher import MemoryDeliverer
+from pikkuflow.adapters.memory.leases import MemoryLeases
+from pikkuflow.adapters.memory.run_store import MemoryRunStore
+from pikkuflow.domain.definition import Registry, WorkflowDefinition
+from pikkuflow.domain.ids import RunId
+from pikkuflow.engine.runtime import Runtime
+from pikkuflow.ports import Clock, Hints, Leases, RunStore, StepLost
+from pikkuflow.settings import Settings
+from tests.simulation.clients import Clients
+from tests.simulation.faults import Faults
+from tests.simulation.flow import Translator, acts_of, body_of, children_of
+from tests.simulation.judge import judge
+from tests.simulation.ledger import Ledger, Violation
+from tests.simulation.nodes import Nodes
+from tests.simulation.plan import Part, Plan
+from tests.simulation.scheduler import Choices, Scheduler, Stuck
+from tests.simulation.stage import Stage
+from tests.simulation.surroundings import ProcessClock, SimDispatcher, SimHints, SimIds, SimLeases, SimStore, StoreClock
+from tests.simulation.threads import threads_as_actors
+from tests.simulation.work import SimRunner
+
+__all__ = ["StoreMaker", "World"]
+
+_PATIENCE_SECONDS: Final = 8000.0
+_TURNS: Final = 60_000
+_CALM_SECONDS: Final = 130.0
+"""After the last run has settled, the slow and the frozen get time to do harm."""
+
+StoreMaker = Callable[[Clock], MemoryRunStore]
+
+
+class World:
+    """A deployment. ``run`` raises ``Violation`` when an invariant does not hold."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        script: dict[int, int] | None = None,
+        make_store: StoreMaker = MemoryRunStore,
+        tells: Callable[[str], None] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.choices = Choices(plan.seed, plan.preempt, script)
+        self.scheduler = Scheduler(self.choices)
+        self.stage = Stage(self.scheduler)
+        self.stage.tells = tells
+        clock = StoreClock(self.stage)
+        self.store = make_store(clock)
+        self.leases = MemoryLeases(clock)
+        self.ledger = Ledger(self.stage, self.store._tables)
+        self.workflows = _workflows(plan)
+        self.warnings: list[str] = []
+        acts = {key: act for name, parts in self.workflows.items() for key, act in acts_of(name, parts).items()}
+        self.runner = SimRunner(self.stage, self.ledger, acts)
+        self.rt = self._runtime()
+        self.nodes = Nodes(self.stage, self.rt, plan)
+        self.clients = Clients(self.stage, self.rt, plan)
+        self.stage.strike = Faults(self.stage, plan.faults, self.nodes.kill_node).strike
+        self.stage.empty_leases = self.leases._leases.clear
+
+    def run(self) -> None:
+        """Work until everything is quiet, and judge. Raises ``Violation``."""
+        logging.disable(logging.CRITICAL)
+        with threads_as_actors(self.stage):
+            try:
+                self.nodes.begin()
+                self.clients.begin()
+                self._work()
+                judge(self.plan, self.workflows, self.store._tables, self.ledger, self.rt.codec.decode)
+                self.clients.judge(self.store)
+            finally:
+                self._end()
+
+    def _work(self) -> None:
+        try:
+            self.scheduler.run(self._is_settled, until=_PATIENCE_SECONDS, turns=_TURNS)
+            calm = self.scheduler.now + _CALM_SECONDS
+            self.scheduler.run(lambda: self._is_quiet(calm), until=_PATIENCE_SECONDS * 2, turns=_TURNS * 2)
+        except Stuck as stuck:
+            rows = [
+                f"{run.id} {run.status} {run.code or ''}" for run in self.store._tables.runs.values() if not run.is_settled
+            ]
+            raise Violation("I7 nothing is stuck", f"{stuck}; open: {rows}") from stuck
+
+    def _is_settled(self) -> bool:
+        return self.clients.are_done() and all(run.is_settled for run in self.store._tables.runs.values())
+
+    def _is_quiet(self, calm: float) -> bool:
+        if self.scheduler.now >= calm:
+            return True
+        stage = self.stage
+        is_calm = all(node.frozen_until <= stage.now for node in stage.nodes)
+        return is_calm and not stage.broker.messages and not any(process.handles for process in stage.processes())
+
+    def _end(self) -> None:
+        for process in [*self.stage.processes(), *self.stage.clients, *self.nodes.others()]:
+            process.is_dead = True
+        self.scheduler.reap()
+
+    def _runtime(self) -> Runtime:
+        registry = Registry()
+        for name, parts in self.workflows.items():
+            registry.add(WorkflowDefinition(name=name, body=body_of(name, parts, self.runner.work), version="1"))
+        stage, plan = self.stage, self.plan
+        return Runtime(
+            store=cast("RunStore", SimStore(stage, self.store, self.ledger.after)),
+            leases=cast("Leases", SimLeases(stage, self.leases)),
+            hints=cast("Hints", SimHints(stage)),
+            dispatcher=SimDispatcher(stage),
+            runner=self.runner,
+            translate=Translator(),
+            deliverer=MemoryDeliverer(),
+            codec=JsonCodec(8 * 1024 * 1024),
+            clock=ProcessClock(stage),
+            ids=SimIds(),
+            observer=_Ear(stage, self.warnings),
+            registry=registry,
+            settings=Settings(
+                pass_seconds=plan.pass_seconds,
+                sweep_interval=plan.sweep_interval,
+                run_lease_seconds=30.0,
+                step_lease_seconds=30.0,
+                node_lease_seconds=12.0,
+            ),
+            holder=lambda: stage.process.holder,
+            is_stopping=lambda: stage.process.node.is_stopping,
+            consumes=lambda _workflow: plan.consumes,
+            has_broker=True,
+        )
+
+
+class _Ear:
+    """An observer that writes to the trace."""
+
+    def __init__(self, stage: Stage, warnings: list[str]) -> None:
+        self._stage = stage
+        self._warnings = warnings
+
+    def pass_ended(self, event: Any) -> None:
+        """Nothing to do."""
+
+    def step_lost(self, event: StepLost) -> None:
+        """Write it."""
+        self._stage.trace("lost step", "", (event.run_id, event.step, event.attempt))
+
+    def warn(self, message: str, *, run_id: RunId | None = None) -> None:
+        """Write it."""
+        self._warnings.append(message)
+        self._stage.trace("warning", "", (run_id, message))
+
+
+def _workflows(plan: Plan) -> dict[str, tuple[Part, ...]]:
+    found: dict[str, tuple[Part, ...]] = {}
+    for start in plan.starts:
+        found.update(children_of(f"w-{start.run}", start.parts))
+    return found
