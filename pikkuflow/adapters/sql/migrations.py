@@ -17,7 +17,7 @@ from pikkuflow.adapters.sql.engines import Kind
 from pikkuflow.adapters.sql.tables import SCHEMA_REVISION, VERSION_TABLE
 from pikkuflow.errors import SchemaOutdated
 
-__all__ = ["check_schema", "current", "find_migrations", "newest", "upgrade"]
+__all__ = ["check", "check_schema", "current", "find_migrations", "newest", "upgrade"]
 
 _LOCK_NUMBER: Final = 0x70696B6B75
 """``pikku`` in ASCII: the advisory lock that migrations take."""
@@ -70,6 +70,20 @@ def upgrade(url: str, revision: str = "head") -> str | None:
         with database.engine.connect() as connection, _alone(connection, database.kind):
             command.upgrade(_config(connection), revision)
         return _revision(database)
+    finally:
+        database.close()
+
+
+def check(url: str) -> None:
+    """As ``check_schema`` for a URL.
+
+    Raises:
+        SchemaOutdated: The database must be migrated first.
+        StoreUnavailable: The database does not answer.
+    """
+    database = Database(url, pool_size=1, patience_seconds=5.0)
+    try:
+        check_schema(database)
     finally:
         database.close()
 
