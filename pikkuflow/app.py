@@ -56,7 +56,7 @@ _SPARE_CONNECTIONS: Final = 2
 class PikkuFlow:
     """Durable workflows for a Celery app: ``pikku = PikkuFlow(app)``, or ``PikkuFlow()`` and ``init_app(app)`` later."""
 
-    def __init__(self, app: Celery | None = None) -> None:
+    def __init__(self, app: Celery[Any] | None = None) -> None:
         self.registry = Registry()
         self.node = Node()
         self.runs = Runs(lambda: self.runtime)
@@ -72,7 +72,7 @@ class PikkuFlow:
             self.init_app(app)
 
     # --- the app ----------------------------------------------------------------------------------------------------
-    def init_app(self, app: Celery) -> None:
+    def init_app(self, app: Celery[Any]) -> None:
         """Bind to an app, configured or not: engine tasks, defaults, routes, beat entries and worker hooks are added.
 
         Raises ``SettingError`` when the app has another extension, or this one another app.

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pikkuflow.adapters.memory import MemoryHints
+from pikkuflow.adapters.memory.hints import MemoryWatch
 from pikkuflow.domain.ids import RunId
-from pikkuflow.ports import Clock, Watch
+from pikkuflow.ports import Clock
 
 __all__ = ["DrivingHints"]
 
@@ -40,19 +41,18 @@ class DrivingHints(MemoryHints):
         return max(0.0, min(self._left.values()) - self._time.monotonic()) if self._left else None
 
     @contextmanager
-    def watching(self, run_id: RunId) -> Iterator[Watch]:
+    def watching(self, run_id: RunId) -> Iterator[MemoryWatch]:
         """An ear that lets the world move while it waits, whatever run it is about."""
-        del run_id
-        yield _Ear(self._move, self._time)
+        yield _Ear(self, run_id, self._move, self._time)
 
     def wait(self, run_id: RunId, seconds: float) -> bool:
         """Let the world make one move, whatever run it is about."""
-        del run_id
-        return _Ear(self._move, self._time).wait(seconds)
+        return _Ear(self, run_id, self._move, self._time).wait(seconds)
 
 
-class _Ear:
-    def __init__(self, move: Callable[[], bool], clock: Clock) -> None:
+class _Ear(MemoryWatch):
+    def __init__(self, hints: MemoryHints, run_id: RunId, move: Callable[[], bool], clock: Clock) -> None:
+        super().__init__(hints, run_id, 0)
         self._move = move
         self._clock = clock
 

@@ -15,6 +15,6 @@ __all__ = ["pikkuflow_memory"]
 
 @pytest.fixture
 def pikkuflow_memory() -> Iterator[Callable[[PikkuFlow], MemoryWorld]]:
-    """Call it with your extension, ``world = pikkuflow_memory(pikku)``: its workflows run in memory until the test ends."""
+    """A function to call with your extension: its workflows run in memory until the test ends."""
     with ExitStack() as stack:
         yield lambda pikku: stack.enter_context(in_memory(pikku))

@@ -1,5 +1,6 @@
-"""The application of the acceptance tests: a shop with ordinary tasks, one workflow that uses most of what a workflow can, configured as
-the README says (``celeryconfig.py``). Each task leaves a line in the ledger, so that a test can count effects.
+"""The application of the acceptance tests: a shop with ordinary tasks, configured as the README says (``celeryconfig.py``).
+
+Each task leaves a line in the ledger, so that a test can count effects.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from celery import Celery, Task
 
 from pikkuflow import PikkuFlow, Workflow, current_step
+from pikkuflow.domain.status import Dispatch
 
 app = Celery("order_app")
 app.config_from_object("celeryconfig")
@@ -101,9 +103,9 @@ def ship(wf: Workflow, order_id: int) -> str:
 
 
 @pikku.workflow(name="order.lingering")
-def lingering(wf: Workflow, seconds: float, steps: int = 1, dispatch: str = "auto") -> list[int]:
+def lingering(wf: Workflow, seconds: float, steps: int = 1, dispatch: Dispatch = Dispatch.AUTO) -> list[int]:
     """Steps that take a while, one after another."""
-    return [wf.do(f"linger {i}", linger.s(seconds), dispatch=dispatch) for i in range(steps)]  # type: ignore[arg-type]
+    return [wf.do(f"linger {i}", linger.s(seconds), dispatch=dispatch) for i in range(steps)]
 
 
 @pikku.workflow(name="order.failing")
