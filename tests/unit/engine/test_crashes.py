@@ -1,7 +1,7 @@
 """A process dies at every moment that its ports know, one after the other; the rest of the fleet recovers (spec 16.5, 16.6).
 
-A moment is just before or just after a call of a port, so each crash window between two durable acts is hit, and so is an act that committed
-without its answer being heard. A ledger remembers every effect with its invocation.
+A moment is just before or just after a call of a port, so each crash window between two durable acts is hit, and so is an act that
+committed without its answer being heard. A ledger remembers every effect with its invocation.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ MOMENTS = moments_of_a_healthy_life()
 
 @pytest.mark.parametrize("moment", range(1, MOMENTS + 1))
 def test_a_process_may_die_at_any_moment(moment: int) -> None:
-    """I1 to I7, I9, spec 16.5: whatever the moment, the run completes with the right result, attempts stay in bounds, nothing stays held."""
+    """I1 to I7, I9, spec 16.5: whatever the moment, the run completes with the right result, in bounds, and nothing stays held."""
     bench, ledger = a_bench()
     bench.start("flow")
     life = Life(dies_at=moment)
@@ -202,7 +202,8 @@ def test_a_step_without_retries_never_works_twice_wherever_its_process_dies(plac
     moment, died = 0, True
     while died:
         moment += 1
-        bench, worked = Bench(), []
+        bench = Bench()
+        worked: list[int] = []
         bench.task(lambda worked=worked: worked.append(1), name="once", leaves=None if place == "here" else "queue")
 
         def flow(wf: Any) -> str:
@@ -225,7 +226,7 @@ def test_a_step_without_retries_never_works_twice_wherever_its_process_dies(plac
 
 def test_a_lost_answer_is_not_a_lost_act() -> None:
     """Design 3.4: the process dies after each write that committed; its successor finds it done and goes on."""
-    bench, ledger = a_bench()
+    bench, _ = a_bench()
     bench.start("flow")
     deaths = 0
     for holder in range(200):
