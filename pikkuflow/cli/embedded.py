@@ -71,7 +71,8 @@ class EmbeddedServer:
     """
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
-        self._folder = folder
+        # The server changes into its folder, so every path it is given must be absolute.
+        self._folder = folder.resolve()
         self._environ = environ
         self._sockets = ""
         self._process: subprocess.Popen[bytes] | None = None

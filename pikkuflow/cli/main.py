@@ -59,7 +59,7 @@ def _script(ctx: click.Context, app: str | None, workdir: str | None) -> None:
         os.chdir(workdir)
     if str(os.getcwd()) not in sys.path:  # noqa: PTH109 - the entry that Python itself would put there
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    found = _find(app) if app else current_app._get_current_object()  # noqa: SLF001 - as Celery's own command does
+    found: Any = _find(app) if app else current_app
     ctx.obj = CLIContext(app=found, no_color="NO_COLOR" in os.environ, workdir=workdir)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from pikkuflow.cli.context import extension, runtime
-from pikkuflow.cli.output import as_json, console, is_terminal, json_option, print_json, print_table, short_time
+from pikkuflow.cli.output import as_json, json_option, print_json, print_table, short_time
 from pikkuflow.domain.duration import seconds_of
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.run import Run, RunFilter, RunKey
@@ -157,7 +157,7 @@ def watch(ctx: click.Context, run_id: str, *, json_: bool) -> None:
         if json_:
             click.echo(as_json(frame))
         else:
-            console().print(_line(frame), markup=False)
+            click.echo(_line(frame))
         sys.stdout.flush()
     if run.status().status is not RunStatus.COMPLETED:
         ctx.exit(_ENDED_OTHERWISE)
@@ -166,5 +166,4 @@ def watch(ctx: click.Context, run_id: str, *, json_: bool) -> None:
 def _line(frame: dict[str, Any]) -> str:
     steps = ", ".join(f"{step['stepName']} {step['status']}" for step in frame.get("steps", ()))
     words = [frame["type"], str(frame.get("status", "")), str(frame.get("reason", "")), steps]
-    line = "  ".join(word for word in words if word)
-    return line if is_terminal() else line.replace("\n", " ")
+    return " ".join("  ".join(word for word in words if word).split("\n"))
