@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import Redis
 
+from pikkuflow.adapters.sql import migrations
 from tests.acceptance.deployment import Deployment, deployed
 from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import ValkeyServer
 
-pytestmark = pytest.mark.acceptance
-
-Deploy = Callable[..., Deployment]
+_numbers = cycle(range(2, 16))
+"""Databases of Valkey: 0 and 1 are other tests'."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,17 +34,28 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.failed and call.when in {"setup", "call"}:
         for value in getattr(item, "funcargs", {}).values():
             for program in value.processes.programs if isinstance(value, Deployment) else ():
-                report.sections.append((f"log of {program.name}", program.log_tail(120)))
+                report.sections.append((f"log of {program.name}", program.log_tail(60)))
     return report  # type: ignore[no-any-return]
+
+
+def empty_broker(valkey: ValkeyServer) -> str:
+    """The broker URL of an emptied database that no other deployment of this moment uses."""
+    number = next(_numbers)
+    with Redis.from_url(valkey.url(number)) as client:
+        client.flushdb()
+    return valkey.broker_url.replace("virtual_host=0", f"virtual_host={number}")
+
+
+def _migrate(url: str) -> None:
+    migrations.upgrade(url)
 
 
 def on_valkey(
     folder: Path, valkey: ValkeyServer, postgres: PostgresServer, settings: Mapping[str, str] | None = None
 ) -> Iterator[Deployment]:
-    """A deployment on an emptied Valkey and a fresh PostgreSQL database; everything it started is gone at the end."""
-    valkey.flush()
-    name = postgres.create_database()
-    deployment = deployed(folder, broker_url=valkey.broker_url, database_url=postgres.url(name), settings=settings)
+    """A deployment on an emptied Valkey database and a fresh PostgreSQL database; everything it started is gone at the end."""
+    name = postgres.create_database(template=postgres.template("migrated", _migrate))
+    deployment = deployed(folder, broker_url=empty_broker(valkey), database_url=postgres.url(name), settings=settings)
     try:
         yield deployment
     finally:

@@ -79,8 +79,9 @@ class Deployment:
         return self._clients[app]
 
     def worker(self, app: str, **options: Any) -> Program:
-        """A worker of an application, once it consumes; see ``CeleryProcesses.worker``."""
-        return self.processes.worker(f"{APPS}.{app}", **options)
+        """A worker of an application, once it consumes; see ``CeleryProcesses.worker``. It looks for no neighbours: that takes a second."""
+        more = ("--without-mingle", "--without-gossip", *options.pop("options", ()))
+        return self.processes.worker(f"{APPS}.{app}", options=more, **options)
 
     def beat(self, app: str, **options: Any) -> Program:
         """A beat of an application, once it has begun."""
