@@ -23,7 +23,8 @@ from pikkuflow.domain.definition import Registry, WorkflowDefinition
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.errors import DispatchError
 from pikkuflow.settings import Settings
-from tests.servers.processes import free_port
+from tests.servers.processes import free_port, wait_until
+from tests.servers.rabbitmq import RabbitServer
 from tests.servers.valkey import ValkeyServer
 
 
@@ -229,6 +230,20 @@ class TestProcesses:
 
 class TestRabbitMQ:
     """The same on RabbitMQ, which has no batches."""
+
+    @pytest.mark.parametrize("count", [1, 30])
+    def test_a_connection_that_the_server_closed_meanwhile_loses_nothing(
+        self, rabbitmq_url: str, rabbitmq_server: RabbitServer, count: int
+    ) -> None:
+        """As it closes those that were idle for long."""
+        dispatcher = dispatcher_on(rabbitmq_url)
+        dispatcher.send_steps(steps(1))
+        wait_until(rabbitmq_server.close_connections, what="the connection to be listed")
+        dispatcher.send_steps(steps(count))
+        app = Celery("reader", broker=rabbitmq_url, set_as_current=False)
+        with app.connection_for_read() as connection:
+            channel: Any = connection.default_channel
+            assert channel.queue_declare("work", passive=True).message_count >= 1 + count
 
     def test_steps_and_wake_ups_arrive(self, rabbitmq_url: str) -> None:
         """In the queues that are declared on the way."""

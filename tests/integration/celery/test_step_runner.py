@@ -7,12 +7,13 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 from celery import Celery, Task, chain, current_task, group
 from celery.exceptions import Ignore, MaxRetriesExceededError, Reject
+from pydantic import BaseModel, ValidationError
 
 from pikkuflow.adapters.celery.names import qualified_name
 from pikkuflow.domain.ids import RunId, StepName, invocation_id
@@ -442,6 +443,76 @@ class TestArguments:
 def lambda_like() -> None:
     """A body that must not run."""
     raise AssertionError("ran")
+
+
+class Line(BaseModel):
+    """What is ordered."""
+
+    sku: str
+    count: int
+    day: date | None = None
+
+
+@task("order_line", pydantic=True)
+def order_line(line: Line, other: Line | None = None, times: int = 1) -> Line:
+    """More of it."""
+    return Line(sku=line.sku, count=line.count * times, day=line.day)
+
+
+@task("strict_line", pydantic=True, pydantic_strict=True, bind=True)
+def strict_line(self: Any, line: Line) -> int:
+    """Takes no text for a number."""
+    return line.count
+
+
+class TestPydantic:
+    """``pydantic=True``: models travel as data, and what does not fit is an error before a row is written."""
+
+    def test_a_model_is_dumped_and_comes_back_as_a_model(self, ledger: Ledger) -> None:
+        """The result as well."""
+        line = Line(sku="a", count=2, day=date(2026, 1, 2))
+        route = ledger.route(order_line.s(line, times=3))
+        assert route.args == ({"sku": "a", "count": 2, "day": "2026-01-02"},)
+        assert ledger.run(order_line.s(line, times=3)).value == {"sku": "a", "count": 6, "day": "2026-01-02"}
+
+    @pytest.mark.parametrize(
+        "signature",
+        [
+            order_line.s({"sku": "a"}),
+            order_line.s(line={"sku": "a", "count": "many"}),
+            order_line.s({"sku": "a", "count": 1}, {"sku": 5}),
+            strict_line.s({"sku": "a", "count": "1"}),
+        ],
+    )
+    def test_data_that_is_no_such_model_is_refused_by_the_pass(self, ledger: Ledger, signature: Any) -> None:
+        """Celery alone finds out on the worker, and every attempt would fail in the same way."""
+        with pytest.raises(ValidationError):
+            ledger.route(signature)
+
+    def test_data_that_fits_is_left_as_it_is(self, ledger: Ledger) -> None:
+        """Also where the task is lax."""
+        assert ledger.route(order_line.s({"sku": "a", "count": "1"})).args == ({"sku": "a", "count": "1"},)
+        assert ledger.route(strict_line.s({"sku": "a", "count": 1})).args == ({"sku": "a", "count": 1},)
+
+    def test_arguments_that_do_not_bind_are_a_type_error(self, ledger: Ledger) -> None:
+        """As for other tasks."""
+        with pytest.raises(TypeError):
+            ledger.route(order_line.s())
+
+
+class TestInstrumentation:
+    """OpenTelemetry's and Sentry's Celery integrations see steps (design 1)."""
+
+    def test_a_run_that_was_wrapped_is_what_runs(self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Sentry puts its wrapper on the task object; the undecorated function is never called around it."""
+        inner = add.run
+        monkeypatch.setattr(add, "run", lambda *args, **kwargs: ("wrapped", inner(*args, **kwargs)))
+        assert ledger.run(add.s(1, 2)).value == ("wrapped", 3)
+
+    def test_headers_of_a_trace_reach_the_request(self, ledger: Ledger) -> None:
+        """``traceparent`` is read from the request by OpenTelemetry's getter."""
+        ledger.run(show.s().set(headers={"traceparent": "00-1-2-01"}))
+        assert ledger.attempted[-1].value["headers"] == {"traceparent": "00-1-2-01"}
 
 
 class TestPrice:
