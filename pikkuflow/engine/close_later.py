@@ -20,21 +20,27 @@ __all__ = ["close_later"]
 _PAUSE_SECONDS: Final = 1.0
 
 
-def close_later(rt: Runtime, run: RunRef, ref: PassRef) -> None:
-    """Close the pass, with news raised, as soon as the store answers."""
-    Thread(target=_close, args=(rt, run, ref), name="pikkuflow-close", daemon=True).start()
+def close_later(rt: Runtime, ref: PassRef) -> None:
+    """Close the pass, if it is open, with news raised, as soon as the store answers."""
+    Thread(target=_close, args=(rt, ref), name="pikkuflow-close", daemon=True).start()
 
 
-def _close(rt: Runtime, run: RunRef, ref: PassRef) -> None:
-    while True:
+def _close(rt: Runtime, ref: PassRef) -> None:
+    is_done = False
+    while not is_done:
         Event().wait(_PAUSE_SECONDS)
         try:
-            closed = rt.store.close_pass(ref, Closing(raise_news=True))
+            is_done = _is_closed(rt, ref)
         except StoreUnavailable:
             continue
         except Exception as error:  # noqa: BLE001 - a daemon thread has no one to raise to
-            warn(rt, f"A pass could not be closed: {error!r}", run_id=run.id)
+            warn(rt, f"A pass could not be closed: {error!r}", run_id=ref.run_id)
             return
-        if closed is not None and closed.wake:
-            wake_runs(rt, [run])
-        return
+
+
+def _is_closed(rt: Runtime, ref: PassRef) -> bool:
+    closed = rt.store.close_pass(ref, Closing(raise_news=True))
+    run = rt.store.get_run(ref.run_id) if closed is not None and closed.wake else None
+    if run is not None:
+        wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])
+    return True

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pikkuflow.domain import loss
 from pikkuflow.domain.act import StepMessage, StepWrite
 from pikkuflow.domain.command import PlannedCall, Reach, Recorded, Waiting
-from pikkuflow.domain.ids import FanId, RunId
+from pikkuflow.domain.ids import FanId, RunId, StepName
 from pikkuflow.domain.reach import Move, move_for_new, move_for_row, needs_recorded_start, stays_here
 from pikkuflow.domain.run import NewRun
 from pikkuflow.domain.status import StepKind, StepStatus
@@ -73,8 +73,7 @@ class Performer:
         try:
             route = self._p.rt.runner.route(call.call, self._p.run.workflow)
         except TaskNotFound as error:
-            step = new_step(self._p, call, None, place=self._in_pass)
-            return _Planned(call=call, move=Move.WORK, step=step, missing=error)
+            return self._plan_missing(call, error)
         return self._plan_task(call, route, together=reach.together)
 
     def _plan_own(self, call: PlannedCall) -> _Planned:
@@ -84,6 +83,8 @@ class Performer:
         return _Planned(call=call, move=move, step=new_step(self._p, call, None, place=self._in_pass))
 
     def _plan_task(self, call: PlannedCall, route: Route, *, together: bool) -> _Planned:
+        if route.leaves == "unknown" and not self._p.rt.has_broker:
+            return self._plan_missing(call, _unknown(call.name, call.call.task))
         here = stays_here(
             StepKind.TASK,
             call.call.dispatch or self._p.wish,
@@ -103,12 +104,14 @@ class Performer:
             and row.kind is StepKind.TASK
             and not self._p.rt.runner.is_known(row.task or "")
         ):
-            missing = TaskNotFound(
-                f"Step {row.name!r} needs task {row.task!r}, which is not registered here.",
-                row.task or "",
-                hint="Deploy it and resume the run, or wait: the run is tried again.",
-            )
+            missing = _unknown(row.name, row.task)
         return _Planned(call=call, move=move, step=step_of_row(row, place=self._in_pass), missing=missing)
+
+    def _plan_missing(self, call: PlannedCall, error: TaskNotFound) -> _Planned:
+        """D5: its row is there, pending, so that a person sees what the run waits for."""
+        return _Planned(
+            call=call, move=Move.WORK, step=new_step(self._p, call, None, place=self._in_pass), missing=error
+        )
 
     # --- write and send ---------------------------------------------------------------------------------------------
     def _insert(self, planned: Sequence[_Planned], *, joined: bool) -> None:
@@ -267,3 +270,11 @@ class Performer:
                 f"{threshold} steps: every pass replays all of them. Split the work into child runs.",
                 run_id=self._p.run.id,
             )
+
+
+def _unknown(name: StepName, task: str | None) -> TaskNotFound:
+    return TaskNotFound(
+        f"Step {name!r} needs task {task!r}, which is not registered here.",
+        task or "",
+        hint="Deploy it and resume the run, or wait: the run is tried again.",
+    )

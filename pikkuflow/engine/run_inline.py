@@ -24,7 +24,8 @@ _LOOK_SECONDS: Final = 0.5
 def run_inline(rt: Runtime, run_id: RunId) -> Run:
     """Open passes until the run is settled or suspended, waiting here for sleeps and retry delays; children are worked here as well.
 
-    Returns the run as it then is: settled, or suspended when only a person or other code can move it.
+    Returns the run as it then is: settled, or as far as it goes here when only a person or other code can move it (it, or a child that it
+    waits for, is suspended).
 
     Raises:
         RunNotFound: there is no such run.
@@ -40,20 +41,31 @@ def run_inline(rt: Runtime, run_id: RunId) -> Run:
     return run
 
 
-def _work_run(rt: Runtime, run_id: RunId) -> None:
-    works_child = partial(_work_run, rt)
+def _work_run(rt: Runtime, run_id: RunId) -> bool:
+    """Whether the run is settled; False: nothing here can move it on."""
     while True:
-        result = work_pass(rt, run_id, works_child=works_child)
-        if result.end in {PassEnd.SETTLED, PassEnd.SUSPENDED, PassEnd.MISSING}:
-            return
+        stuck: list[RunId] = []
+        result = work_pass(rt, run_id, works_child=partial(_work_child, rt, stuck))
+        if result.end in {PassEnd.SETTLED, PassEnd.MISSING}:
+            return True
+        if result.end is PassEnd.SUSPENDED:
+            return False
         if result.end is PassEnd.SUPERSEDED:
             raise LeaseLost(
                 f"Run {run_id!r} was taken by another process while it was worked here.",
                 run_key(run_id),
                 hint="Ask for its result: it goes on there.",
             )
-        if not result.again:
-            _wait(rt, _pause(rt, run_id, result))
+        if result.again:
+            continue
+        if stuck and result.due_seconds is None:
+            return False
+        _wait(rt, _pause(rt, run_id, result))
+
+
+def _work_child(rt: Runtime, stuck: list[RunId], child: RunId) -> None:
+    if not _work_run(rt, child):
+        stuck.append(child)
 
 
 def _pause(rt: Runtime, run_id: RunId, result: PassResult) -> float:

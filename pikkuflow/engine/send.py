@@ -36,6 +36,8 @@ def send_steps(rt: Runtime, messages: Sequence[StepMessage], *, chunk: int = 1) 
     """Send step messages. False when the broker did not take them: the rows stay as they are (D21)."""
     if not messages:
         return True
+    if not rt.has_broker:
+        return False
     try:
         rt.dispatcher.send_steps(messages, chunk=chunk)
     except DispatchError as error:

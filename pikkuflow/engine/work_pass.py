@@ -91,15 +91,19 @@ class _Pass:
     def work(self) -> PassResult:
         """Open, work, close."""
         rt = self._rt
-        opened = rt.store.open_pass(
-            PassOpening(
-                run_id=self._run_id,
-                pass_id=self._pass_id,
-                holder=rt.holder(),
-                lease_seconds=rt.settings.run_lease_seconds,
-                passes_lost_limit=rt.settings.passes_lost,
-            )
+        opening = PassOpening(
+            run_id=self._run_id,
+            pass_id=self._pass_id,
+            holder=rt.holder(),
+            lease_seconds=rt.settings.run_lease_seconds,
+            passes_lost_limit=rt.settings.passes_lost,
         )
+        try:
+            opened = rt.store.open_pass(opening)
+        except Exception:
+            # It may have opened with its answer lost, and this process' holder is renewed as long as the process lives.
+            close_later(rt, PassRef(run_id=self._run_id, pass_id=self._pass_id))
+            raise
         if isinstance(opened, PassRefusal):
             return self._refused(opened)
         return self._work_opened(opened)
@@ -161,7 +165,7 @@ class _Pass:
         try:
             closed = self._rt.store.close_pass(ref, closing)
         except Exception:
-            close_later(self._rt, RunRef(id=ref.run_id, workflow=history.run.workflow), ref)
+            close_later(self._rt, ref)
             raise
         self._door.close()
         if closed is None:
@@ -177,7 +181,7 @@ class _Pass:
         try:
             closed = self._rt.store.close_pass(p.ref, Closing(sent=tuple(p.sent), raise_news=True))
         except Exception:  # noqa: BLE001 - the first error is the one to raise
-            close_later(self._rt, ref, p.ref)
+            close_later(self._rt, p.ref)
             return
         self._door.close()
         if closed is None or not closed.wake:

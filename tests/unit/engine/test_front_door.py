@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from pikkuflow.domain.act import Closing, PassOpening, PassRef
 from pikkuflow.domain.ids import Holder, PassId, RunId
 from pikkuflow.domain.status import RunStatus
 from pikkuflow.engine.work_pass import PassEnd, work_pass
-from pikkuflow.errors import NoLeaseService
+from pikkuflow.errors import NoLeaseService, StoreUnavailable
 from tests.unit.engine.bench import Bench, Task
 
 
@@ -114,6 +115,28 @@ def test_a_message_for_a_settled_run_is_answered_by_its_opening(status: RunStatu
     assert bench.run() == before
     assert bench.leases.get("workflow-run:r1") is None
     assert bench.due() is None
+
+
+def test_a_pass_whose_opening_was_not_answered_does_not_hold_its_run() -> None:
+    """Design 3.4: the opening committed, its answer was lost, the process lives on: the pass is closed once the store answers."""
+    bench = a_bench()
+
+    class Unanswered:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.store, name)
+
+        def open_pass(self, opening: PassOpening) -> None:
+            bench.store.open_pass(opening)
+            raise StoreUnavailable("no answer")
+
+    with pytest.raises(StoreUnavailable):
+        bench.orchestrate(store=Unanswered())
+    deadline = time.monotonic() + 10
+    while bench.run().pass_id is not None and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+    assert bench.run().pass_id is None
+    assert not bench.run().lost
 
 
 def test_a_message_for_a_run_that_is_not_there_warns() -> None:

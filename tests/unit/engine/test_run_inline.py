@@ -98,6 +98,39 @@ def test_an_inline_run_of_an_unknown_workflow_comes_back_suspended() -> None:
     assert run.code == "WORKFLOW_NOT_FOUND"
 
 
+def test_an_inline_run_whose_child_is_stuck_comes_back_as_it_is() -> None:
+    """Nobody here could move it: the caller is not kept waiting for ever."""
+    bench = Bench()
+
+    def parent(wf: Any) -> Any:
+        return wf.do(Child("unheard"))
+
+    bench.workflow(parent)
+
+    run = inline(bench, "parent")
+
+    assert run.status is RunStatus.RUNNING
+    assert bench.run(bench.step("unheard").child_run_id or "").status is RunStatus.SUSPENDED
+
+
+@pytest.mark.parametrize("leaves", [None, "unknown"])
+def test_an_inline_run_without_a_broker_does_not_send_for_an_unknown_task(leaves: str | None) -> None:
+    """D5, D26: suspended with TASK_NOT_FOUND instead of waiting for a worker that cannot be asked."""
+    bench = Bench()
+    if leaves is not None:
+        bench.runner.leaves["ghost"] = leaves
+
+    def flow(wf: Any) -> Any:
+        return wf.do(Task("ghost"))
+
+    bench.workflow(flow)
+
+    run = inline(bench, "flow")
+
+    assert (run.status, run.code) == (RunStatus.SUSPENDED, "TASK_NOT_FOUND")
+    assert not bench.broker.messages
+
+
 def test_an_inline_run_whose_key_was_lost_completes() -> None:
     """T8.1 as D19 has it: the key is lost, the row is its own: no error."""
     bench = Bench()
