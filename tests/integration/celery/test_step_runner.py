@@ -2,190 +2,45 @@
 
 from __future__ import annotations
 
-import gc
-import logging
-import time
-import weakref
-from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from celery import Celery, Task, chain, current_task, group
-from celery.exceptions import Ignore, MaxRetriesExceededError, Reject
-from pydantic import BaseModel, ValidationError
+from celery import Celery
+from celery.exceptions import MaxRetriesExceededError
 
 from pikkuflow.adapters.celery.names import qualified_name
 from pikkuflow.domain.ids import RunId, StepName, invocation_id
 from pikkuflow.engine.current_step import CurrentStep, current_step
-from pikkuflow.errors import PikkuFlowError, SettingError, TaskNotFound
+from pikkuflow.errors import PikkuFlowError, SettingError
 from pikkuflow.ports import AttemptEnd
 from pikkuflow.replay.options import step_options
 from tests.integration.celery.published import Published, caught
 from tests.integration.celery.step_ledger import Ledger
+from tests.integration.celery.step_tasks import (
+    Declined,
+    Unpicklable,
+    add,
+    again,
+    again_calling,
+    app,
+    auto,
+    backoff,
+    boom,
+    calls_other,
+    delays,
+    patient,
+    raises,
+    replaced,
+    replaced_calling,
+    returns_retry,
+    show,
+    spent,
+    wrapped,
+)
 
-app = Celery("shop", broker="memory://", set_as_current=False)
 STEP_ID = invocation_id(RunId("run-1"), StepName("step"))
-
-
-class Declined(Exception):
-    """A card was declined."""
-
-
-class Unpicklable(Exception):
-    """Cannot be made again from its arguments."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(f"{code}: {reason}")
-
-
-class Calling(Task):  # type: ignore[type-arg]
-    """A base class as many projects have one: its ``__call__`` wraps Celery's."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Celery's own, after whatever such a class does."""
-        return super().__call__(*args, **kwargs)
-
-
-def task(name: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """``@app.task`` for this file's app alone."""
-    return app.task(name=f"shop.{name}", shared=False, **options)
-
-
-@task("add")
-def add(left: int, right: int = 0) -> int:
-    """Add."""
-    return left + right
-
-
-@task("show", bind=True)
-def show(self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """What a bound task sees."""
-    request = self.request
-    return {
-        "id": request.id,
-        "retries": request.retries,
-        "headers": request.headers,
-        "tenant": getattr(request, "tenant", None),
-        "args": request.args,
-        "kwargs": request.kwargs,
-        "root": request.root_id,
-        "parent": request.parent_id,
-        "directly": request.called_directly,
-        "eager": bool(request.is_eager),
-        "delivery": request.delivery_info,
-        "limits": request.timelimit,
-        "current": current_task.name,
-        "step": current_step(),
-    }
-
-
-@task("again", bind=True)
-def again(self: Any, value: int = 0, **how: Any) -> None:
-    """Ask for another attempt."""
-    raise self.retry(**how)
-
-
-@task("again_calling", bind=True, base=Calling)
-def again_calling(self: Any, value: int = 0, **how: Any) -> None:
-    """The same, with a base class that calls ``super().__call__``."""
-    raise self.retry(**how)
-
-
-@task("wrapped", bind=True)
-def wrapped(self: Any, error: str) -> None:
-    """Retry because of an error, as Celery's documentation shows it."""
-    try:
-        fail(error)
-    except Exception as exc:
-        raise self.retry(exc=exc, countdown=1) from exc
-
-
-def fail(how: str) -> None:
-    """Raise an error of that kind."""
-    raise {"plain": ValueError("no"), "odd": Unpicklable(7, "odd")}[how]
-
-
-@task("spent", bind=True, max_retries=2)
-def spent(self: Any, *, tells: bool) -> None:
-    """Retries of its own: two."""
-    if tells:
-        raise self.retry(exc=Declined("no"))
-    raise self.retry()
-
-
-@task("auto", autoretry_for=(Declined,), retry_kwargs={"max_retries": 2})
-def auto() -> None:
-    """Celery retries it by itself."""
-    raise Declined("no")
-
-
-@task("backoff", autoretry_for=(Declined,), retry_backoff=4, retry_jitter=False)
-def backoff() -> None:
-    """The same, with a growing delay."""
-    raise Declined("no")
-
-
-@task("patient", bind=True, default_retry_delay=30)
-def patient(self: Any) -> None:
-    """A retry delay of its own."""
-    raise self.retry()
-
-
-@task("boom")
-def boom(message: str = "no") -> None:
-    """Raise."""
-    raise Declined(message)
-
-
-@task("calls_other")
-def calls_other() -> None:
-    """Call another task as a function; that one wants to be retried."""
-    again(exc=Declined("inner"))
-
-
-@task("raises")
-def raises(what: str) -> None:
-    """Raise one of Celery's own."""
-    raise {
-        "ignore": Ignore("enough"),
-        "reject": Reject("bad"),
-        "requeue": Reject(Declined("later"), requeue=True),
-        "exit": SystemExit(3),
-    }[what]
-
-
-@task("replaced", bind=True)
-def replaced(self: Any, how: str) -> Any:
-    """Hand over to something else."""
-    raise self.replace(replacement(how))
-
-
-@task("replaced_calling", bind=True, base=Calling)
-def replaced_calling(self: Any, how: str) -> Any:
-    """The same, with a base class that calls ``super().__call__``."""
-    return self.replace(replacement(how))
-
-
-def replacement(how: str) -> Any:
-    """What takes over."""
-    if how == "chain":
-        return chain(add.s(1, 2), add.s(10))
-    if how == "group":
-        return group(add.s(1, 2), add.s(3, 4))
-    return add.s(1, 2) if how == "task" else boom.s("replaced")
-
-
-@task("returns_retry", bind=True)
-def returns_retry(self: Any) -> Any:
-    """Ask for another attempt without raising."""
-    return self.retry(throw=False, countdown=5)
-
-
-@task("delays")
-def delays() -> None:
-    """Send another task."""
-    add.delay(1, 2)
 
 
 @pytest.fixture
@@ -405,150 +260,3 @@ class TestReplace:
         """A counted one."""
         attempted = ledger.run(replaced.s("failing"))
         assert (attempted.end, str(attempted.error)) == (AttemptEnd.RAISED, "replaced")
-
-
-class TestArguments:
-    """Checked before a row is written."""
-
-    @pytest.mark.parametrize("signature", [add.s(), add.s(1, 2, 3), add.s(1, wrong=2)])
-    def test_arguments_that_do_not_fit_are_an_error_at_the_caller(self, ledger: Ledger, signature: Any) -> None:
-        """``typing``, as ``apply_async`` does."""
-        with pytest.raises(TypeError):
-            ledger.route(signature)
-
-    def test_a_task_without_typing_is_not_checked(self, ledger: Ledger) -> None:
-        """``typing=False``."""
-        task("loose", typing=False)(add.__wrapped__)
-        assert ledger.route(app.tasks["shop.loose"].s(1, 2, 3)).args == (1, 2, 3)
-
-    def test_a_bound_task_is_checked_without_its_self(self, ledger: Ledger) -> None:
-        """``bind=True``."""
-        assert ledger.route(again.s(1)).args == (1,)
-
-    def test_an_unknown_task_is_known_to_be_unknown(self, ledger: Ledger) -> None:
-        """It runs nothing, and says what to do."""
-        assert not ledger.runner.is_known("far.away")
-        with pytest.raises(TaskNotFound, match=r"far\.away") as missing:
-            ledger.runner.run(ledger.work(app.signature("far.away")), ledger.commit)
-        assert (missing.value.task, ledger.events) == ("far.away", [])
-
-    def test_a_workflow_run_as_a_task_is_a_mistake_that_says_so(self, ledger: Ledger) -> None:
-        """A parent that knew the child by name only; it must not start a run that nobody waits for."""
-        task("order_like", pikkuflow_workflow="shop.order_like")(lambda_like)
-        attempted = ledger.run(app.tasks["shop.order_like"].s())
-        assert attempted.end is AttemptEnd.GAVE_UP
-        assert "names the workflow" in str(attempted.error)
-
-
-def lambda_like() -> None:
-    """A body that must not run."""
-    raise AssertionError("ran")
-
-
-class Line(BaseModel):
-    """What is ordered."""
-
-    sku: str
-    count: int
-    day: date | None = None
-
-
-@task("order_line", pydantic=True)
-def order_line(line: Line, other: Line | None = None, times: int = 1) -> Line:
-    """More of it."""
-    return Line(sku=line.sku, count=line.count * times, day=line.day)
-
-
-@task("strict_line", pydantic=True, pydantic_strict=True, bind=True)
-def strict_line(self: Any, line: Line) -> int:
-    """Takes no text for a number."""
-    return line.count
-
-
-class TestPydantic:
-    """``pydantic=True``: models travel as data, and what does not fit is an error before a row is written."""
-
-    def test_a_model_is_dumped_and_comes_back_as_a_model(self, ledger: Ledger) -> None:
-        """The result as well."""
-        line = Line(sku="a", count=2, day=date(2026, 1, 2))
-        route = ledger.route(order_line.s(line, times=3))
-        assert route.args == ({"sku": "a", "count": 2, "day": "2026-01-02"},)
-        assert ledger.run(order_line.s(line, times=3)).value == {"sku": "a", "count": 6, "day": "2026-01-02"}
-
-    @pytest.mark.parametrize(
-        "signature",
-        [
-            order_line.s({"sku": "a"}),
-            order_line.s(line={"sku": "a", "count": "many"}),
-            order_line.s({"sku": "a", "count": 1}, {"sku": 5}),
-            strict_line.s({"sku": "a", "count": "1"}),
-        ],
-    )
-    def test_data_that_is_no_such_model_is_refused_by_the_pass(self, ledger: Ledger, signature: Any) -> None:
-        """Celery alone finds out on the worker, and every attempt would fail in the same way."""
-        with pytest.raises(ValidationError):
-            ledger.route(signature)
-
-    def test_data_that_fits_is_left_as_it_is(self, ledger: Ledger) -> None:
-        """Also where the task is lax."""
-        assert ledger.route(order_line.s({"sku": "a", "count": "1"})).args == ({"sku": "a", "count": "1"},)
-        assert ledger.route(strict_line.s({"sku": "a", "count": 1})).args == ({"sku": "a", "count": 1},)
-
-    def test_arguments_that_do_not_bind_are_a_type_error(self, ledger: Ledger) -> None:
-        """As for other tasks."""
-        with pytest.raises(TypeError):
-            ledger.route(order_line.s())
-
-
-class TestInstrumentation:
-    """OpenTelemetry's and Sentry's Celery integrations see steps (design 1)."""
-
-    def test_a_run_that_was_wrapped_is_what_runs(self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Sentry puts its wrapper on the task object; the undecorated function is never called around it."""
-        inner = add.run
-        monkeypatch.setattr(add, "run", lambda *args, **kwargs: ("wrapped", inner(*args, **kwargs)))
-        assert ledger.run(add.s(1, 2)).value == ("wrapped", 3)
-
-    def test_headers_of_a_trace_reach_the_request(self, ledger: Ledger) -> None:
-        """``traceparent`` is read from the request by OpenTelemetry's getter."""
-        ledger.run(show.s().set(headers={"traceparent": "00-1-2-01"}))
-        assert ledger.attempted[-1].value["headers"] == {"traceparent": "00-1-2-01"}
-
-
-class TestPrice:
-    """A step in place costs a commit, not a runner."""
-
-    def test_running_a_task_adds_little(self, ledger: Ledger) -> None:
-        """Well under half a millisecond, signals and log lines included."""
-        runner, work = ledger.runner, ledger.work(add.s(1, 2))
-        begun = time.process_time()
-        for _ in range(500):
-            runner.run(work, lambda _attempted: True)
-        assert (time.process_time() - begun) / 500 < 0.0005
-
-    def test_a_failed_attempt_keeps_nothing_alive(self, ledger: Ledger) -> None:
-        """The locals of its frames go with it, without waiting for the garbage collector (celery issue 8882)."""
-        # given
-        kept: list[weakref.ref[Any]] = []
-
-        class Big:
-            """Something that a task works on."""
-
-        def failing() -> None:
-            big = Big()
-            kept.append(weakref.ref(big))
-            raise Declined("no")
-
-        task("failing")(failing)
-        runner, work = ledger.runner, ledger.work(app.tasks["shop.failing"].s())
-        gc.collect()
-        gc.disable()
-        logging.disable(logging.CRITICAL)  # pytest keeps the records
-        try:
-            # when
-            runner.run(work, lambda _attempted: True)
-            # then
-            assert kept[0]() is None
-        finally:
-            gc.enable()
-            logging.disable(logging.NOTSET)
