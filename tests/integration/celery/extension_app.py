@@ -1,0 +1,111 @@
+"""An app with workflows for the tests of the extension on real workers: a result backend, limits, and a shop's hostile habits."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from celery import Celery, Task
+
+from pikkuflow import PikkuFlow, Workflow, current_step
+from pikkuflow.domain.status import Dispatch
+
+
+class Loud(Task):  # type: ignore[type-arg]
+    """The app's own task class: its hooks must never run for the engine's tasks."""
+
+    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:  # noqa: ARG002 - Celery's signature
+        """Leave a trace."""
+        note(f"hook {self.name}")
+
+
+app: Any = Celery("extension_app", task_cls=Loud)
+app.conf.update(
+    worker_prefetch_multiplier=1,
+    broker_connection_retry_on_startup=True,
+    worker_hijack_root_logger=False,
+    pikkuflow_sweep_interval=1.0,
+    **json.loads(os.environ.get("EXTENSION_APP_CONF", "{}")),
+)
+pikku = PikkuFlow(app)
+task = partial(app.task, shared=False)
+
+
+def note(text: str) -> None:
+    """A line in the journal."""
+    with Path(os.environ["EXTENSION_JOURNAL"]).open("a", encoding="utf-8") as journal:
+        journal.write(f"{text}\n")
+
+
+@task(name="ext.add")
+def add(left: int, right: int) -> int:
+    """Add."""
+    return left + right
+
+
+@task(name="ext.total")
+def total(numbers: list[int]) -> int:
+    """The body of a chord."""
+    return sum(numbers)
+
+
+@task(name="ext.note")
+def noted(value: Any) -> None:
+    """A callback."""
+    note(f"callback {value}")
+
+
+@task(name="ext.failed")
+def failed(task_id: str) -> None:
+    """An errback."""
+    note(f"errback {task_id}")
+
+
+@task(name="ext.linger")
+def linger(seconds: float) -> int:
+    """Work for a while."""
+    step = current_step()
+    note(f"begun {step.step} {step.attempt}")
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(0.05)
+    note(f"done {step.step} {step.attempt}")
+    return os.getpid()
+
+
+@pikku.workflow(name="ext.double")
+def double(wf: Workflow, number: int) -> int:
+    """Twice the number."""
+    return int(wf.do(add.s(number, number)))
+
+
+@pikku.workflow(name="ext.refuse")
+def refuse(wf: Workflow, number: int = 0) -> None:
+    """Fails."""
+    raise ValueError(f"not {number}")
+
+
+@pikku.workflow(name="ext.lingering")
+def lingering(wf: Workflow, seconds: float, steps: int = 1) -> list[int]:
+    """Steps in place, one after another."""
+    return [wf.do(f"linger {number}", linger.s(seconds)) for number in range(steps)]
+
+
+@pikku.workflow(name="ext.limited")
+def limited(wf: Workflow, seconds: float) -> int:
+    """A step with a hard limit of its own: it is dispatched."""
+    return int(wf.do("limited", linger.s(seconds).set(time_limit=1), retries=1, retry_delay=0))
+
+
+@pikku.workflow(name="ext.queued")
+def queued(wf: Workflow, steps: int) -> list[int]:
+    """Every step is a message."""
+    return [wf.do(f"queued {number}", add.s(number, 1), dispatch=Dispatch.QUEUE) for number in range(steps)]
+
+
+if period := os.environ.get("EXTENSION_BEAT_SECONDS"):
+    app.conf.beat_schedule = {"doubled": {"task": "ext.double", "schedule": float(period), "args": (21,)}}

@@ -1,0 +1,232 @@
+"""The extension on real workers: refusals at start, canvas, limits, warm shutdown, a beat that is not there."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import chain, chord, group
+
+from pikkuflow import RunFailed
+from pikkuflow.adapters.sql import migrations
+from tests.servers.processes import CeleryProcesses, Program, wait_until
+from tests.servers.valkey import ValkeyServer
+
+pytestmark = pytest.mark.slow
+
+APP = "tests.integration.celery.extension_app"
+
+
+@dataclass(slots=True, kw_only=True)
+class Site:
+    """The app's module as this process sees it, and its processes."""
+
+    processes: CeleryProcesses
+    env: dict[str, str]
+    patch: pytest.MonkeyPatch
+    client: Any = None
+
+    def load(self, **conf: Any) -> Any:
+        """Import the app in this process with more configuration; workers get the same."""
+        self.env["EXTENSION_APP_CONF"] = json.dumps(conf)
+        self.processes.env.update(self.env)
+        for key, value in self.env.items():
+            self.patch.setenv(key, value)
+        sys.modules.pop(APP, None)
+        self.client = importlib.import_module(APP)
+        return self.client
+
+    def worker(self, **options: Any) -> Program:
+        """A worker, once it consumes."""
+        return self.processes.worker(APP, **options)
+
+    def journal(self) -> list[str]:
+        """What the tasks noted."""
+        path = Path(self.env["EXTENSION_JOURNAL"])
+        return path.read_text().splitlines() if path.exists() else []
+
+    def wait_for(self, line: str, *, count: int = 1, seconds: float = 30.0) -> None:
+        """Wait for a line of the journal."""
+        wait_until(
+            lambda: self.journal().count(line) >= count, seconds=seconds, what=lambda: f"{line}: {self.journal()}"
+        )
+
+
+@pytest.fixture
+def site(
+    tmp_path: Path,
+    sqlite_url: str,
+    valkey_server: ValkeyServer,
+    celery_processes: CeleryProcesses,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Site]:
+    """A migrated database, an emptied broker, nothing running."""
+    valkey_server.flush()
+    migrations.upgrade(sqlite_url)
+    env = {
+        "CELERY_BROKER_URL": valkey_server.broker_url,
+        "PIKKUFLOW_DATABASE_URL": sqlite_url,
+        "EXTENSION_JOURNAL": str(tmp_path / "journal"),
+    }
+    site = Site(processes=celery_processes, env=env, patch=monkeypatch)
+    yield site
+    if site.client is not None:
+        site.client.pikku.runtime.store.close()
+        site.client.app.close()
+    sys.modules.pop(APP, None)
+
+
+def refused(site: Site, *options: str, env: dict[str, str] | None = None) -> str:
+    """Start a worker that must refuse; what it said."""
+    site.processes.env.update(site.env)
+    worker = site.processes.celery(APP, "worker", "-c", "1", *options, name="refused", env=env)
+    worker.start()
+    assert worker.wait(seconds=40) == 1, worker.log()
+    return worker.log()
+
+
+class TestRefusals:
+    """What would only fail later stops a worker at once, with one line that says what to do."""
+
+    def test_an_unknown_setting(self, site: Site) -> None:
+        """Bad input of issue A: the nearest one is named."""
+        said = refused(site, env={"PIKKUFLOW_SWEEP_INTERVALL": "3"})
+        assert "PIKKUFLOW_SWEEP_INTERVAL?" in said
+        assert "Traceback" not in said
+
+    def test_a_database_without_our_schema(self, site: Site, tmp_path: Path) -> None:
+        """Issue A 5: the command to run."""
+        said = refused(site, env={"PIKKUFLOW_DATABASE_URL": f"sqlite:///{tmp_path / 'empty.db'}"})
+        assert "db upgrade" in said
+        assert "Traceback" not in said
+
+
+class TestCanvas:
+    """A workflow at any place of a canvas hands its outcome on (recipes 2)."""
+
+    @pytest.fixture
+    def shop(self, site: Site, valkey_server: ValkeyServer) -> Any:
+        """The app with a result backend, and a worker."""
+        module = site.load(result_backend=valkey_server.tcp_url(2), broker_transport_options={"socket_timeout": 30})
+        site.worker(pool="threads", concurrency=4)
+        return module
+
+    def test_results_chains_groups_and_chords(self, shop: Any, site: Site) -> None:
+        """``AsyncResult(run_id).get()``; head, middle and end of a chain; group; chord header; callbacks; ``send_task``."""
+        double, add, total = shop.double, shop.add, shop.total
+        started = {
+            "delay": (double.delay(1), 2),
+            "start": (shop.app.AsyncResult(double.start(2).id), 4),
+            "send_task": (shop.app.send_task("ext.double", (3,)), 6),
+            "chain": (chain(double.s(1), add.s(1), double.s(), double.s())(), 12),
+            "group": (group(double.s(1), add.s(1, 1), double.s(2))(), [2, 2, 4]),
+            "chord": (chord([double.s(1), add.s(1, 1), double.s(2)], total.s())(), 8),
+            "chord of chains": (chord([chain(add.s(1, 1), double.s()), double.s(3)], total.s())(), 10),
+        }
+        double.apply_async((5,), link=[shop.noted.s(), shop.noted.s()])
+        assert {name: result.get(timeout=60) for name, (result, _) in started.items()} == {
+            name: expected for name, (_, expected) in started.items()
+        }
+        site.wait_for("callback 10", count=2)
+
+    def test_a_failure_goes_on_as_celery_hands_it_on(self, shop: Any, site: Site) -> None:
+        """``get`` raises, the rest of a chain fails, errbacks are called."""
+        result = shop.refuse.delay(7)
+        with pytest.raises(RunFailed, match="not 7"):
+            result.get(timeout=60)
+        chained = chain(shop.refuse.s(8), shop.add.s(1))()
+        with pytest.raises(RunFailed, match="not 8"):
+            chained.get(timeout=60)
+        linked = shop.refuse.apply_async((9,), link_error=shop.failed.s())
+        site.wait_for(f"errback {linked.id}")
+
+
+class TestLimits:
+    """Time limits on prefork (celery-notes 2.5)."""
+
+    def test_a_hard_limit_is_a_failed_attempt(self, site: Site) -> None:
+        """The main process writes it: two attempts, then the step fails and says why."""
+        module = site.load()
+        site.worker(concurrency=2)
+        run = module.limited.start(30)
+        with pytest.raises(RunFailed, match="time limit"):
+            run.result(timeout=60)
+        assert [line for line in site.journal() if line.startswith("begun")] == ["begun limited 1", "begun limited 2"]
+
+    def test_an_apps_habits_change_nothing_for_the_engine(self, site: Site) -> None:
+        """Issue A: global limits, late acks, a rate limit, an own ``task_cls``, a ``"*"`` route and annotations."""
+        module = site.load(
+            task_time_limit=2,
+            task_soft_time_limit=1,
+            task_acks_late=True,
+            task_default_rate_limit="1/m",
+            task_routes={"*": {"queue": "celery", "priority": 9}},
+            task_annotations={"*": {"acks_late": True, "rate_limit": "1/m"}},
+        )
+        site.worker(concurrency=2)
+        assert module.queued.start(5).result(timeout=60) == [1, 2, 3, 4, 5]
+        run = module.lingering.start(0.8, 4)
+        assert len(run.result(timeout=60)) == 4
+        assert not [line for line in site.journal() if line.startswith("hook pikkuflow.")]
+
+
+class TestShutdown:
+    """Warm SIGTERM."""
+
+    @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+    def test_a_pass_ends_after_the_step_in_hand(self, site: Site, pool: str) -> None:
+        """Issue A: in the middle of a 30 s pass; its continuation is in the queue, for the next worker."""
+        module = site.load()
+        worker = site.worker(pool=pool, concurrency=1)
+        run = module.lingering.start(1.0, 30)
+        site.wait_for("begun linger 1 1")
+        begun = time.monotonic()
+        worker.send(signal.SIGTERM)
+        assert worker.wait(seconds=20) == 0
+        assert time.monotonic() - begun < 10
+        with module.app.connection_for_read() as connection:
+            assert connection.default_channel.queue_declare("celery", passive=True).message_count >= 1
+        done = [line for line in site.journal() if line.startswith("done")]
+        assert len(done) == len([line for line in site.journal() if line.startswith("begun")])
+        assert run.status().status == "running"
+        assert [step.status for step in run.status().steps] == ["succeeded"] * len(done)
+
+
+class TestBeat:
+    """With beat, without it, and started by it."""
+
+    def test_a_workflow_in_the_beat_schedule_starts(self, site: Site) -> None:
+        """Beat commits the run itself (recipes 2)."""
+        module = site.load()
+        site.worker(pool="solo")
+        site.processes.beat(APP, env={"EXTENSION_BEAT_SECONDS": "1"})
+        head = wait_until(lambda: list(module.pikku.runs.list(workflow="ext.double", status="completed")), seconds=40)[
+            0
+        ]
+        assert module.pikku.runs.get(head.id).result() == 42
+
+    def test_without_beat_a_worker_sweeps(self, site: Site) -> None:
+        """Design 3.8: when no sweep ran for three intervals, the worker's own thread runs it."""
+        module = site.load()
+        site.worker(pool="solo")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module.pikku.runtime.dispatcher, "wake", lambda _runs: None)
+            patch.setattr(module.pikku.runtime.hints, "leave", lambda *_: None, raising=False)
+            run = module.double.start(4)
+        assert run.result(timeout=40) == 8
+
+    def test_a_worker_looks_at_its_start_for_what_was_lost(self, site: Site, valkey_server: ValkeyServer) -> None:
+        """The startup pass: thresholds of zero, whatever the sweep interval."""
+        module = site.load(pikkuflow_sweep_interval=600.0)
+        run = module.double.start(4)
+        valkey_server.flush()
+        site.worker(pool="solo")
+        assert run.result(timeout=20) == 8
