@@ -80,13 +80,20 @@ class WorkflowTask(_Task, Generic[P, R]):
         begun = self.using(run_id=kwargs.pop("run_id", None), owner=kwargs.pop("owner", None))
         return begun.start(*args, **kwargs)
 
-    def run_inline(self, *args: Any, run_id: str | None = None, owner: str | None = None, **kwargs: Any) -> Run[R]:
+    @overload
+    def run_inline(self, *args: P.args, **kwargs: P.kwargs) -> Run[R]: ...
+    @overload
+    def run_inline(self, *args: Any, run_id: str, owner: str | None = ..., **kwargs: Any) -> Run[R]: ...
+    @overload
+    def run_inline(self, *args: Any, owner: str, run_id: str | None = ..., **kwargs: Any) -> Run[R]: ...
+    def run_inline(self, *args: Any, **kwargs: Any) -> Run[R]:
         """Run the whole of it here, durably, without broker or worker; sleeps are waited for here (D26).
 
         Returns the settled run, also when it failed: ``result()`` raises then. Raises as ``start`` does, and ``LeaseLost`` when another
         process took the run over (nothing more was written here).
         """
-        return self.using(run_id=run_id, owner=owner).run_inline(*args, **kwargs)
+        begun = self.using(run_id=kwargs.pop("run_id", None), owner=kwargs.pop("owner", None))
+        return begun.run_inline(*args, **kwargs)
 
     def using(
         self,
@@ -108,7 +115,7 @@ class WorkflowTask(_Task, Generic[P, R]):
         begin(ext, made)
         return [handle_of(ext, run.id) for run in made]
 
-    def delay(self, *args: Any, **kwargs: Any) -> AsyncResult[R]:
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
         """Start a run as Celery does it: an ``AsyncResult`` under the run's id."""
         return self.apply_async(args, kwargs)
 

@@ -25,11 +25,13 @@ class Loud(Task):  # type: ignore[type-arg]
 
 app: Any = Celery("extension_app", task_cls=Loud)
 app.conf.update(
-    worker_prefetch_multiplier=1,
-    broker_connection_retry_on_startup=True,
-    worker_hijack_root_logger=False,
-    pikkuflow_sweep_interval=1.0,
-    **json.loads(os.environ.get("EXTENSION_APP_CONF", "{}")),
+    {
+        "worker_prefetch_multiplier": 1,
+        "broker_connection_retry_on_startup": True,
+        "worker_hijack_root_logger": False,
+        "pikkuflow_sweep_interval": 1.0,
+        **json.loads(os.environ.get("EXTENSION_APP_CONF", "{}")),
+    }
 )
 pikku = PikkuFlow(app)
 task = partial(app.task, shared=False)

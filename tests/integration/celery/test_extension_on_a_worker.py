@@ -219,7 +219,6 @@ class TestBeat:
         site.worker(pool="solo")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module.pikku.runtime.dispatcher, "wake", lambda _runs: None)
-            patch.setattr(module.pikku.runtime.hints, "leave", lambda *_: None, raising=False)
             run = module.double.start(4)
         assert run.result(timeout=40) == 8
 

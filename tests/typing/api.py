@@ -1,0 +1,63 @@
+"""What a user writes, as type checkers see it; checked by ``mypy`` with the rest, never run (style 5.9).
+
+An ``assert_type`` that fails is a broken promise; an unused ``type: ignore`` is a mistake that is no longer noticed.
+"""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+from celery import Celery, shared_task
+from celery.result import AsyncResult
+
+from pikkuflow import Call, CurrentStep, Handle, PikkuFlow, Run, Workflow, WorkflowTask, current_step
+
+app = Celery("typed")
+pikku = PikkuFlow(app)
+
+
+@shared_task
+def label(sku: str) -> int:
+    """A task whose types survive."""
+    return len(sku)
+
+
+@pikku.workflow
+def bare(wf: Workflow, order_id: int, *, gift: bool = False) -> str:
+    """Decorated without arguments."""
+    assert_type(wf.do(label.s("tea")), int)
+    assert_type(wf.do("today", lambda: "2026"), str)
+    assert_type(wf.submit(label.s("tea")), Handle[int])
+    assert_type(wf.map(label, ["tea"]), list[int])
+    return f"{order_id} {gift}"
+
+
+@pikku.workflow(name="typed.named", queue="orders")
+def named(wf: Workflow, order_id: int) -> dict[str, int]:
+    """Decorated with arguments."""
+    return {"order": order_id}
+
+
+@pikku.compensates(label)
+def peel(undo: object, sku: str) -> None:
+    """Types of a compensation are the author's."""
+
+
+typed: WorkflowTask[[int], dict[str, int]] = named
+assert_type(bare.start(42, gift=True), Run[str])
+assert_type(bare.start(42).result(timeout=3), str)
+assert_type(named.start(42).result(), dict[str, int])
+assert_type(named.start(42, run_id="order-42"), Run[dict[str, int]])
+assert_type(named.start(42, owner="u1"), Run[dict[str, int]])
+assert_type(named.using(run_id="order-42", owner="u1").start(42), Run[dict[str, int]])
+assert_type(named.run_inline(42), Run[dict[str, int]])
+assert_type(named.delay(42), AsyncResult[dict[str, int]])
+assert_type(named.start_many([Call((1,), run_id="a")]), list[Run[dict[str, int]]])
+assert_type(current_step(), CurrentStep)
+
+bare.start("42")  # type: ignore[call-overload]
+bare.start()  # type: ignore[call-overload]
+bare.start(42, present=True)  # type: ignore[call-overload]
+named.using(run_id="x").start("42")  # type: ignore[arg-type]
+bare.run_inline(42, "43")  # type: ignore[call-overload]
+named.delay("42")  # type: ignore[arg-type]
