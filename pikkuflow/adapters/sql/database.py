@@ -208,7 +208,7 @@ class Database:
             if trouble_of(error) is Trouble.AWAY or not isinstance(error, Exception):
                 # Whatever else is pooled was connected to the same server; an interrupted statement leaves a connection in between.
                 loan.invalidate()
-                engine.dispose(close=False)
+                engine.dispose()
             raise
         finally:
             loan.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ from pikkuflow.adapters.sql.engines import Kind
 from pikkuflow.adapters.sql.tables import SCHEMA_REVISION, VERSION_TABLE
 from pikkuflow.errors import SchemaOutdated
 
-__all__ = ["check", "check_schema", "current", "find_migrations", "newest", "upgrade"]
+__all__ = ["check", "check_schema", "current", "downgrade", "find_migrations", "newest", "upgrade"]
 
 _LOCK_NUMBER: Final = 0x70696B6B75
 """``pikku`` in ASCII: the advisory lock that migrations take."""
@@ -63,12 +63,25 @@ def upgrade(url: str, revision: str = "head") -> str | None:
     Raises:
         StoreUnavailable: The database does not answer.
     """
+    return _migrate(url, lambda config: command.upgrade(config, revision))
+
+
+def downgrade(url: str, revision: str) -> str | None:
+    """Take the database back to an older revision, or to ``base``, which drops every table, and return the revision it is at then.
+
+    Raises:
+        StoreUnavailable: The database does not answer.
+    """
+    return _migrate(url, lambda config: command.downgrade(config, revision))
+
+
+def _migrate(url: str, work: Callable[[Config], None]) -> str | None:
     database = Database(url, pool_size=1, patience_seconds=30.0)
     try:
         # The first connection waits out a database that is just starting.
         database.read(Transaction.now)
         with database.engine.connect() as connection, _alone(connection, database.kind):
-            command.upgrade(_config(connection), revision)
+            work(_config(connection))
         return _revision(database)
     finally:
         database.close()

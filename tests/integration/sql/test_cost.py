@@ -57,12 +57,12 @@ _ACTS: dict[str, Callable[[Scene, PassRef], Any]] = {
         ref, *(f"m[{i}]" for i in range(200)), joined=True, fan_id="m"
     ),
     "parking": lambda scene, ref: scene.park(ref, sent=("waiting",)),
-    "start of a run": lambda scene, ref: scene.insert("other"),
-    "claim": lambda scene, ref: scene.claimed("b", run_id="dispatched"),
-    "claim of a chunk": lambda scene, ref: scene.claim_all((("b", 1), ("c", 1)), run_id="dispatched"),
-    "success of a claim": lambda scene, ref: scene.succeed("a", run_id="dispatched"),
-    "failure of a claim": lambda scene, ref: scene.fail("a", run_id="dispatched"),
-    "retry of a claim": lambda scene, ref: scene.try_again("a", run_id="dispatched"),
+    "start of a run": lambda scene, _: scene.insert("other"),
+    "claim": lambda scene, _: scene.claimed("b", run_id="dispatched"),
+    "claim of a chunk": lambda scene, _: scene.claim_all((("b", 1), ("c", 1)), run_id="dispatched"),
+    "success of a claim": lambda scene, _: scene.succeed("a", run_id="dispatched"),
+    "failure of a claim": lambda scene, _: scene.fail("a", run_id="dispatched"),
+    "retry of a claim": lambda scene, _: scene.try_again("a", run_id="dispatched"),
 }
 
 
