@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pikkuflow.domain.act import PassOpening
+from pikkuflow.domain.act import PassOpening, RunRef
 from tests.unit.engine.bench import Bench, Task
 
 
@@ -77,6 +77,29 @@ def test_a_pass_that_has_worked_long_enough_yields_between_two_steps() -> None:
 
     assert bench.output() == 4
     assert len(bench.runner.works) == 4
+
+
+def test_a_wake_up_is_sent_when_the_run_is_free() -> None:
+    """Design 3.5: closed, front door released, then sent; or the message would find the run held and cost a second."""
+    bench = Bench(pass_seconds=5)
+    bench.task(lambda: bench.clock.advance(20), name="long")
+    held: list[object] = []
+
+    def flow(wf: Any) -> None:
+        wf.do(Task("long"))
+        wf.do(Task("long"))
+
+    class Looking:
+        def wake(self, runs: list[RunRef]) -> None:
+            held.extend([bench.leases.get(f"workflow-run:{run.id}") for run in runs])
+            held.extend([bench.run(run.id).pass_id for run in runs])
+
+    bench.workflow(flow)
+    bench.start("flow")
+
+    bench.orchestrate(dispatcher=Looking())
+
+    assert held == [None, None]
 
 
 def test_a_stopping_worker_ends_its_pass_after_the_step_in_hand() -> None:
