@@ -8,7 +8,7 @@ DEV    := $(VENV)/.installed-dev
 RUN    := $(VENV)/.installed-run
 PYTEST_ARGS ?=
 
-.PHONY: help venv demo test check unit
+.PHONY: help venv demo test check unit bench bench-quick
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make check   format, lint, types, import contracts, spelling, fast tests"
 	@echo "make unit    unit and architecture tests only"
 	@echo "make test    everything, with real servers and real Celery processes"
+	@echo "make bench   pikkuflow and its peers, measured side by side (20 minutes; make bench-quick: 2, with Celery only)"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pikkuflow needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -50,3 +51,9 @@ unit: $(DEV)
 
 test: $(DEV)
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+bench: $(DEV)
+	$(BIN)/python -m benchmarks.run
+
+bench-quick: $(DEV)
+	$(BIN)/python -m benchmarks.run --quick --rounds 1
