@@ -25,7 +25,7 @@ def _waiting(deployment: Deployment) -> int:
 
 
 def _stop_in_the_middle(deployment: Deployment, worker: Program, number: signal.Signals, within: float) -> Any:
-    """Stop a worker while it is at the fourth of sixty steps; a step of half a second later it must be gone."""
+    """Stop a worker while it is at the fourth of ten steps of half a second; ``within`` seconds later it must be gone."""
     shutdown = deployment.load("shutdown")
     run = shutdown.turns.start(10)
     deployment.wait_for_journal("begun", run=run, count=4)
@@ -39,7 +39,8 @@ def _stop_in_the_middle(deployment: Deployment, worker: Program, number: signal.
     assert len(begun) < 10, "no further step was begun"
     recorded = [step.name for step in steps_of(shutdown, run) if step.status == "succeeded"]
     assert recorded == [line["step"] for line in done], "the step in hand is recorded"
-    assert _waiting(deployment) == 1, "the continuation is in the queue"
+    # The sweep at the worker's start may have left a second message: one that finds its run held costs nothing.
+    assert _waiting(deployment) in {1, 2}, "the continuation is in the queue"
     return run
 
 
@@ -60,8 +61,11 @@ def test_sigterm_ends_a_pass_after_the_step_in_hand(deployment: Deployment, pool
 
 
 def test_a_soft_shutdown_ends_a_pass_after_the_step_in_hand(deployment: Deployment) -> None:
-    """SIGQUIT with ``worker_soft_shutdown_timeout``: the pass does not work on through the time that it is given."""
-    deployment.processes.env.update(PATIENCE, SOFT_SHUTDOWN_SECONDS="10")
+    """SIGQUIT with ``worker_soft_shutdown_timeout``: the pass does not work on through the time that it is given.
+
+    Celery sleeps through all of that time, whatever happens: the six steps that were left would have fitted in.
+    """
+    deployment.processes.env.update(PATIENCE, SOFT_SHUTDOWN_SECONDS="5")
     worker = deployment.worker("shutdown", name="first", concurrency=1)
-    run = _stop_in_the_middle(deployment, worker, signal.SIGQUIT, within=9.0)
+    run = _stop_in_the_middle(deployment, worker, signal.SIGQUIT, within=15.0)
     _goes_on_elsewhere(deployment, run, "prefork")
