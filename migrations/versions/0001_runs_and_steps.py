@@ -46,6 +46,7 @@ def _index(table: str, name: str, *columns: str, where: str | None = None) -> No
 
 def upgrade() -> None:
     _create_run()
+    _index_run()
     _create_step()
     _create_attempt()
     _create_fan()
@@ -99,6 +100,9 @@ def _create_run() -> None:
         sa.Column("finished_at", _utc()),
         **_MYSQL,
     )
+
+
+def _index_run() -> None:
     _index("pikkuflow_run", "run_created", "created_at", "id")
     _index("pikkuflow_run", "run_workflow", "workflow", "created_at", "id")
     _index("pikkuflow_run", "run_status", "status", "created_at", "id")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,20 @@ PACKAGE = ROOT / "pikkuflow"
 
 
 def python_files(*folders: str) -> list[Path]:
-    """Every Python file below the folders, sorted; folders that are not there yet have none."""
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    """Every Python file below the folders that git does not ignore, sorted; folders that are not there yet have none."""
+    found = {path for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    return sorted(found - _ignored(found))
+
+
+def _ignored(paths: Collection[Path]) -> set[Path]:
+    """Those of the paths that git ignores: environments and results of a benchmark, say."""
+    if not paths or not (ROOT / ".git").exists():
+        return set()
+    names = "\0".join(short(path) for path in paths)
+    asked = subprocess.run(
+        ["git", "check-ignore", "-z", "--stdin"], cwd=ROOT, check=False, input=names, capture_output=True, text=True
+    )
+    return {ROOT / name for name in asked.stdout.split("\0") if name}
 
 
 def short(path: Path) -> str:
