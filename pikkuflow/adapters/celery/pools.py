@@ -60,7 +60,8 @@ def busy_pids(active_requests: Any) -> set[int]:
             requests = tuple(active_requests)
         except RuntimeError:  # the worker's own thread changes the set; it is small, so the next look succeeds
             continue
-        return {request.worker_pid for request in requests if request.name.startswith(_OURS) and request.worker_pid}
+        # By its type: what a step's message is shown as is the user's task.
+        return {request.worker_pid for request in requests if request.type.startswith(_OURS) and request.worker_pid}
     return set()
 
 

@@ -92,11 +92,11 @@ class TestChildren:
         }
 
     def test_only_messages_of_ours_are_renewed_for(self) -> None:
-        """An idle worker costs the database nothing."""
+        """An idle worker costs the database nothing; a step's message counts by its type, whatever name it is shown under."""
         requests = [
-            SimpleNamespace(name="pikkuflow.step", worker_pid=1),
-            SimpleNamespace(name="pikkuflow.orchestrate", worker_pid=None),
-            SimpleNamespace(name="shop.charge", worker_pid=2),
+            SimpleNamespace(name="shop.charge", type="pikkuflow.step", worker_pid=1),
+            SimpleNamespace(name="pikkuflow.orchestrate", type="pikkuflow.orchestrate", worker_pid=None),
+            SimpleNamespace(name="shop.charge", type="shop.charge", worker_pid=2),
         ]
         assert busy_pids(requests) == {1}
 
