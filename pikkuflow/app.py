@@ -244,6 +244,12 @@ class PikkuFlow:
             )
             self._runtime_pid = os.getpid()
 
+    def refresh(self) -> None:
+        """Close the surroundings of this process; the next use builds them for what the process is by then (a worker, beat)."""
+        if self._runtime is not None and self._runtime_pid == os.getpid():
+            self._runtime.store.close()
+            self._runtime = None
+
     @contextmanager
     def replaced(self, runtime: Runtime) -> Iterator[Runtime]:
         """Use other surroundings in this process while the block runs; for tests."""

@@ -46,6 +46,10 @@ class Extension(Protocol):
         """The engine's surroundings in this process, built on first use and again after a fork."""
         ...
 
+    def refresh(self) -> None:
+        """Close the surroundings of this process; the next use builds them anew."""
+        ...
+
     def compose(self, *, connections: int, patience_seconds: float | None) -> Runtime:
         """Fresh surroundings with their own connections, for a thread that must never wait behind user code."""
         ...

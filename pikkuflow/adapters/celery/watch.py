@@ -18,6 +18,7 @@ from celery.worker import state
 from pikkuflow.adapters.celery.extension import Extension
 from pikkuflow.adapters.celery.node_lease import NodeLease
 from pikkuflow.adapters.celery.pools import busy_pids, dead_children, is_green, live_children, start_thread
+from pikkuflow.adapters.celery.stillness import stillness
 from pikkuflow.domain.failure import Failure
 from pikkuflow.engine.fail_claim import fail_claimed
 from pikkuflow.engine.fire_timer import fire_due
@@ -59,7 +60,7 @@ class Watch:
         self._children: set[int] = set()
         self._taken: set[int] = set()
         self._sweeping = threading.Lock()
-        self._still = _Stillness(is_needed=ext.settings.database_url.startswith("sqlite"))
+        self._still = stillness(ext.settings.database_url, self._rt.store.close)
         self._lease = NodeLease(worker.hostname, ext.node, ext.settings.node_lease_seconds)
         self._duties = self._list_duties()
 
@@ -108,11 +109,6 @@ class Watch:
                 for duty in due:
                     duty.next_at = now + duty.every_seconds
                     self._do(duty, now)
-                self._close_if_still()
-
-    def _close_if_still(self) -> None:
-        if self._still.is_needed:
-            self._rt.store.close()
 
     def _do(self, duty: _Duty, now: float) -> None:
         if self._ended.is_set():
@@ -177,7 +173,6 @@ class Watch:
         try:
             with self._still:
                 recover(self._rt, startup=startup)
-                self._close_if_still()
         except Exception:
             _LOGGER.warning("A sweep by this worker failed; it is tried again.", exc_info=True)
         finally:
@@ -187,26 +182,3 @@ class Watch:
 def _is_stale(ages: Mapping[str, float], alive_seconds: float, limit_seconds: float) -> bool:
     """Whether some kind of sweep has not run for that long; one that never ran counts from the worker's start."""
     return any(ages.get(kind.value, alive_seconds) > limit_seconds for kind in SweepKind)
-
-
-class _Stillness:
-    """Keeps a fork and an open SQLite file apart: SQLite must not be carried through a fork (its locks would be believed in the child).
-
-    The thread works inside ``with``, and closes its connections before it leaves; a fork waits for that. Other databases need none of it.
-    """
-
-    def __init__(self, *, is_needed: bool) -> None:
-        self.is_needed = is_needed
-        self._lock = threading.Lock()
-        if is_needed:
-            os.register_at_fork(
-                before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._lock.release
-            )
-
-    def __enter__(self) -> None:
-        if self.is_needed:
-            self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        if self.is_needed:
-            self._lock.release()

@@ -38,6 +38,7 @@ class WorkerHooks:
             self._ext.node.begin_worker(
                 concurrency=_at_a_time(worker), has_limits=bool(worker.time_limit or worker.soft_time_limit)
             )
+            self._ext.refresh()
             widen_limits(self._ext.app, worker.time_limit, worker.soft_time_limit)
             _check_schema(self._ext)
         except PikkuFlowError as error:
@@ -76,6 +77,7 @@ class WorkerHooks:
         """Beat starts. Whatever was assigned to ``beat_schedule`` since the app was configured, the sweeps are in it."""
         if getattr(sender, "app", None) is self._ext.app:
             self._ext.node.patience_seconds = _BEAT_PATIENCE_SECONDS
+            self._ext.refresh()
             add_beat_entries(self._ext.app, self._ext.settings)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ class Loud(Task):  # type: ignore[type-arg]
         note(f"hook {self.name}")
 
 
-app: Any = Celery("extension_app", task_cls=Loud)
+app = Celery("extension_app", task_cls=Loud)
 app.conf.update(
     {
         "worker_prefetch_multiplier": 1,
@@ -34,7 +33,6 @@ app.conf.update(
     }
 )
 pikku = PikkuFlow(app)
-task = partial(app.task, shared=False)
 
 
 def note(text: str) -> None:
@@ -43,31 +41,39 @@ def note(text: str) -> None:
         journal.write(f"{text}\n")
 
 
-@task(name="ext.add")
+@app.task(shared=False, name="ext.add")
 def add(left: int, right: int) -> int:
     """Add."""
     return left + right
 
 
-@task(name="ext.total")
+@app.task(shared=False, name="ext.total")
 def total(numbers: list[int]) -> int:
     """The body of a chord."""
     return sum(numbers)
 
 
-@task(name="ext.note")
+@app.task(shared=False, name="ext.note")
 def noted(value: Any) -> None:
     """A callback."""
     note(f"callback {value}")
 
 
-@task(name="ext.failed")
+@app.task(shared=False, name="ext.failed")
 def failed(task_id: str) -> None:
     """An errback."""
     note(f"errback {task_id}")
 
 
-@task(name="ext.linger")
+@app.task(shared=False, name="ext.late", acks_late=True)
+def late(seconds: float) -> None:
+    """A task of the user's own, acknowledged when it is done."""
+    note("begun late")
+    time.sleep(seconds)
+    note("done late")
+
+
+@app.task(shared=False, name="ext.linger")
 def linger(seconds: float) -> int:
     """Work for a while."""
     step = current_step()
@@ -95,6 +101,12 @@ def refuse(wf: Workflow, number: int = 0) -> None:
 def lingering(wf: Workflow, seconds: float, steps: int = 1) -> list[int]:
     """Steps in place, one after another."""
     return [wf.do(f"linger {number}", linger.s(seconds)) for number in range(steps)]
+
+
+@pikku.workflow(name="ext.lingering_queued")
+def lingering_queued(wf: Workflow, seconds: float) -> int:
+    """A dispatched step."""
+    return int(wf.do("linger queued", linger.s(seconds), dispatch=Dispatch.QUEUE))
 
 
 @pikku.workflow(name="ext.limited")

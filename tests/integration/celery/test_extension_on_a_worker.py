@@ -178,6 +178,43 @@ class TestLimits:
         assert not [line for line in site.journal() if line.startswith("hook pikkuflow.")]
 
 
+class TestLeases:
+    """What works is renewed for (design 7)."""
+
+    @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+    def test_a_step_longer_than_its_lease_is_not_taken(self, site: Site, pool: str) -> None:
+        """In place and dispatched: both far longer than the leases, and each worked once."""
+        module = site.load(pikkuflow_run_lease_seconds=2.0, pikkuflow_step_lease_seconds=2.0)
+        site.worker(pool=pool, concurrency=2)
+        site.processes.beat(APP)
+        runs = [module.lingering.start(6.0), module.lingering_queued.start(6.0)]
+        for run in runs:
+            run.result(timeout=60)
+            assert [step.attempts for step in run.status().steps] == [1]
+        assert len([line for line in site.journal() if line.startswith("begun")]) == 2
+
+
+class TestGuard:
+    """The opt-in consumer for users' own late-acknowledged tasks (celery-notes 2.1)."""
+
+    def test_a_worker_survives_a_restart_of_redis_with_a_late_task_in_hand(
+        self, site: Site, own_valkey: ValkeyServer
+    ) -> None:
+        """On Celery 5.7.0 it would end; here it goes on, and so does what was started meanwhile."""
+        site.env["CELERY_BROKER_URL"] = own_valkey.tcp_broker_url
+        module = site.load(worker_consumer="pikkuflow.adapters.celery.guard:Consumer")
+        worker = site.worker(pool="prefork", concurrency=2)
+        module.late.delay(4)
+        site.wait_for("begun late")
+        own_valkey.kill()
+        time.sleep(1)
+        own_valkey.start()
+        run = module.double.start(4)
+        assert run.result(timeout=60) == 8
+        site.wait_for("done late")
+        assert worker.is_running
+
+
 class TestShutdown:
     """Warm SIGTERM."""
 
