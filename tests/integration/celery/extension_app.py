@@ -112,7 +112,8 @@ def lingering_queued(wf: Workflow, seconds: float) -> int:
 @pikku.workflow(name="ext.limited")
 def limited(wf: Workflow, seconds: float) -> int:
     """A step with a hard limit of its own: it is dispatched."""
-    return int(wf.do("limited", linger.s(seconds).set(time_limit=1), retries=1, retry_delay=0))
+    limited_step: Any = linger.s(seconds)
+    return int(wf.do("limited", limited_step.set(time_limit=1), retries=1, retry_delay=0))
 
 
 @pikku.workflow(name="ext.queued")
