@@ -51,7 +51,9 @@ def handover_of(asked: Mapping[str, Any] | Context, backend: Any) -> str | None:
         asked: fields of the start's request, by a request's names.
         backend: the task's result backend. The address of who waits is kept only for one that answers by messages.
     """
-    kept = {key: asked.get(key) for key in _KEPT if asked.get(key) not in (None, [], {}, (), False)}
+    kept = {key: asked.get(key) for key in _KEPT if asked.get(key) or key == "group_index"}
+    if kept["group_index"] is None:  # the first of a group has 0, which is as true as the others
+        del kept["group_index"]
     if not _answers_by_message(backend):
         kept.pop("reply_to", None)
     if not _SAYS_WHAT_TO_DO & kept.keys() and "ignore_result" not in kept:
