@@ -14,6 +14,8 @@ from tests.acceptance.apps.configured import configure
 from tests.acceptance.apps.journal import note, note_step
 
 app = configure(Celery("steps"), task_routes={"steps.elsewhere": {"queue": "elsewhere"}})
+if "STEPS_BEAT" in os.environ:
+    app.conf.beat_schedule = {"echo": {"task": "steps.echo", "schedule": 1.0, "args": ("beaten",)}}
 pikku = PikkuFlow(app)
 
 
@@ -88,6 +90,12 @@ def note_plain(*args: Any) -> list[Any]:
     """A task of canvas, outside any run."""
     note("plain", args=list(args))
     return list(args)
+
+
+@app.task(name="steps.note_error")
+def note_error(failed: str) -> None:
+    """An errback of the old kind: it gets the id of what failed."""
+    note("errback", failed=failed)
 
 
 @pikku.workflow(name="steps.one")
