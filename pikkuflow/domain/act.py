@@ -147,8 +147,9 @@ class Closing:
     it cancels
     rows that never started, and settles the parent's step in the same transaction, child locked before parent (D9). ``sent``
     are the steps whose
-    message left: they become ``scheduled``. ``raise_news`` is for a pass that yields. ``clear_lost`` is never set by closing (only an
-    in-place outcome clears the mark).
+    message left: they become ``scheduled``. ``raise_news`` is for a pass that yields. ``broke_off``: the pass ended by something
+    that is not the run's, which counts in ``passes_lost`` like an unclosed one, without its mark. The mark and the count are cleared by
+    an in-place outcome, never by closing.
     """
 
     status: RunStatus | None = None
@@ -158,6 +159,7 @@ class Closing:
     due_seconds: float | None = None
     sent: tuple[StepName, ...] = ()
     raise_news: bool = False
+    broke_off: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

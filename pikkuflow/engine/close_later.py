@@ -20,17 +20,17 @@ __all__ = ["close_later"]
 _PAUSE_SECONDS: Final = 1.0
 
 
-def close_later(rt: Runtime, ref: PassRef) -> None:
-    """Close the pass, if it is open, with news raised, as soon as the store answers."""
-    Thread(target=_close, args=(rt, ref), name="pikkuflow-close", daemon=True).start()
+def close_later(rt: Runtime, ref: PassRef, closing: Closing) -> None:
+    """Close the pass, if it is open, as soon as the store answers."""
+    Thread(target=_close, args=(rt, ref, closing), name="pikkuflow-close", daemon=True).start()
 
 
-def _close(rt: Runtime, ref: PassRef) -> None:
+def _close(rt: Runtime, ref: PassRef, closing: Closing) -> None:
     is_done = False
     while not is_done:
         Event().wait(_PAUSE_SECONDS)
         try:
-            is_done = _is_closed(rt, ref)
+            is_done = _is_closed(rt, ref, closing)
         except StoreUnavailable:
             continue
         except Exception as error:  # noqa: BLE001 - a daemon thread has no one to raise to
@@ -38,8 +38,8 @@ def _close(rt: Runtime, ref: PassRef) -> None:
             return
 
 
-def _is_closed(rt: Runtime, ref: PassRef) -> bool:
-    closed = rt.store.close_pass(ref, Closing(raise_news=True))
+def _is_closed(rt: Runtime, ref: PassRef, closing: Closing) -> bool:
+    closed = rt.store.close_pass(ref, closing)
     run = rt.store.get_run(ref.run_id) if closed is not None and closed.wake else None
     if run is not None:
         wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pikkuflow.domain.ids import RunId
+from pikkuflow.engine.break_off import is_outage
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import SOON_SECONDS
 from pikkuflow.engine.tell import warn
@@ -39,14 +40,20 @@ def orchestrate(rt: Runtime, run_ids: Sequence[RunId]) -> None:
         except NoLeaseService:
             raise
         except Exception as error:  # noqa: BLE001 - raised below, once the others had their pass
-            warn(rt, f"A pass broke off: {error!r}", run_id=run_id)
-            rt.hints.leave(run_id, SOON_SECONDS)
+            _note(rt, run_id, error)
             first = first or error
         except BaseException:
             _leave(rt, run_ids[at + 1 :])
             raise
     if first is not None:
         raise first
+
+
+def _note(rt: Runtime, run_id: RunId, error: Exception) -> None:
+    """An outage is over when it is over. What is wrong otherwise was closed with a time of its own (``break_off``)."""
+    warn(rt, f"A pass could not be worked: {error!r}", run_id=run_id)
+    if is_outage(error):
+        rt.hints.leave(run_id, SOON_SECONDS)
 
 
 def _work(rt: Runtime, run_id: RunId) -> None:

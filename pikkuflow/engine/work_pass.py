@@ -8,10 +8,11 @@ from enum import StrEnum
 from pikkuflow.domain.act import Closed, Closing, PassOpening, PassRef, PassRefusal, RunRef
 from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.history import History
-from pikkuflow.domain.ids import PassId, RunId
+from pikkuflow.domain.ids import PassId, RunId, StepName
 from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, SuspendCode
 from pikkuflow.domain.transitions import RunEvent, next_run_status
+from pikkuflow.engine.break_off import broken_closing, is_outage, unread_closing
 from pikkuflow.engine.close_later import close_later
 from pikkuflow.engine.close_pass import closing_of, failed_closing, outcome_of, send_after
 from pikkuflow.engine.describe_error import failure_of
@@ -100,9 +101,9 @@ class _Pass:
         )
         try:
             opened = rt.store.open_pass(opening)
-        except Exception:
+        except Exception as error:
             # It may have opened with its answer lost, and this process' holder is renewed as long as the process lives.
-            close_later(rt, PassRef(run_id=self._run_id, pass_id=self._pass_id))
+            close_later(rt, PassRef(run_id=self._run_id, pass_id=self._pass_id), unread_closing(error))
             raise
         if isinstance(opened, PassRefusal):
             return self._refused(opened)
@@ -135,10 +136,10 @@ class _Pass:
         outcome = self._outcome(p)
         if isinstance(outcome, Failed) and not isinstance(outcome.error, Exception):
             p.broken = p.broken or outcome.error
-        if p.broken is not None or outcome is None:
-            self._let_go(p)
-            raise p.broken or RuntimeError("The replay ended without an outcome.")
-        closing = closing_of(p, outcome)
+        closing = None if p.broken is not None or outcome is None else self._closing(p, outcome)
+        if p.broken is not None:
+            self._let_go(p, p.broken)
+            raise p.broken
         _tell(p, outcome_of(closing))
         if closing is None:
             warn(self._rt, "Another pass took the run; nothing more was written.", run_id=self._run_id)
@@ -160,12 +161,19 @@ class _Pass:
             p.broken = p.broken or error
             return None
 
+    def _closing(self, p: OpenPass, outcome: Outcome) -> Closing | None:
+        try:
+            return closing_of(p, outcome)
+        except Exception as error:  # noqa: BLE001 - as above
+            p.broken = error
+            return None
+
     def _close(self, history: History, closing: Closing, *, due_seconds: float | None) -> PassResult:
         ref = PassRef(run_id=history.run.id, pass_id=history.pass_id)
         try:
             closed = self._rt.store.close_pass(ref, closing)
-        except Exception:
-            close_later(self._rt, ref)
+        except Exception as error:
+            close_later(self._rt, ref, self._broken(history.run, error, worked=False))
             raise
         self._door.close()
         if closed is None:
@@ -174,23 +182,33 @@ class _Pass:
         send_after(self._rt, history.run, closing, closed, due_seconds=due_seconds, wake=self._works_child is None)
         return _result(closed, due_seconds)
 
-    def _let_go(self, p: OpenPass) -> None:
-        """The pass ends by something that is not the run's: what it learned is recorded, another pass goes on."""
-        ref = RunRef(id=p.run.id, workflow=p.run.workflow)
+    def _let_go(self, p: OpenPass, error: BaseException) -> None:
+        """The pass ends by something that is not the run's: what it learned is recorded, another pass goes on in a while."""
+        closing = self._broken(p.run, error, worked=p.worked > 0, sent=tuple(p.sent))
         _tell(p, PassOutcome.INTERRUPTED)
+        if closing.broke_off:
+            then = "suspended" if closing.due_seconds is None else f"tried again in {closing.due_seconds:g} s"
+            warn(self._rt, f"A pass broke off by {error!r}; the run is {then}.", run_id=self._run_id)
         try:
-            closed = self._rt.store.close_pass(p.ref, Closing(sent=tuple(p.sent), raise_news=True))
+            closed = self._rt.store.close_pass(p.ref, closing)
         except Exception:  # noqa: BLE001 - the first error is the one to raise
-            close_later(self._rt, p.ref)
+            close_later(self._rt, p.ref, closing)
             return
         self._door.close()
-        if closed is None or not closed.wake:
+        if closed is None or closed.status in SETTLED_RUN:
             return
-        if self._rt.is_stopping():
-            wake_runs(self._rt, [ref])
+        if closed.status is RunStatus.SUSPENDED and closing.status is not None:
+            self._rt.hints.announce(self._run_id)
+        elif closed.wake and self._rt.is_stopping():
+            wake_runs(self._rt, [RunRef(id=p.run.id, workflow=p.run.workflow)])
         else:
-            # Whatever ended this pass may end the next one as well: not at once.
-            self._rt.hints.leave(ref.id, SOON_SECONDS)
+            self._rt.hints.leave(self._run_id, closing.due_seconds or SOON_SECONDS)
+
+    def _broken(self, run: Run, error: BaseException, *, worked: bool, sent: tuple[StepName, ...] = ()) -> Closing:
+        if self._rt.is_stopping() or is_outage(error):
+            return Closing(sent=sent, raise_news=True)
+        limit = self._rt.settings.passes_lost
+        return broken_closing(run, error, worked=worked, sent=sent, passes_lost_limit=limit)
 
 
 def _unknown_workflow(rt: Runtime, history: History) -> Closing:

@@ -71,6 +71,19 @@ def test_a_pass_that_yields_raises_news_and_is_woken(scene: Scene) -> None:
     assert scene.run().news == scene.run().seen + 1
 
 
+def test_a_pass_that_broke_off_counts_without_the_mark(scene: Scene) -> None:
+    """Design 2: it counts like an unclosed one, but nothing that it did is unknown; an outcome in place forgives it."""
+    scene.close(scene.begin(), broke_off=True, due_seconds=1.0)
+    run = scene.run()
+    assert (run.passes_lost, run.lost, run.status) == (1, False, RunStatus.RUNNING)
+    assert run.due_at is not None
+    ref = scene.ref(by="p2")
+    scene.open(by="p2")
+    scene.write(ref, StepStatus.SUCCEEDED, result="1")
+    scene.park(ref)
+    assert scene.run().passes_lost == 0
+
+
 def test_news_that_came_during_the_pass_wakes_the_run(scene: Scene) -> None:
     """Design 3.5: a result that landed during the pass is not lost; the closer wakes the run again."""
     scene.dispatch("a")

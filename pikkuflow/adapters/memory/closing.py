@@ -31,6 +31,7 @@ class ClosingActs:
             self._mark_sent(run, closing, now)
             if closing.raise_news:
                 run.raise_news(now)
+            run.passes_lost += closing.broke_off
             parent = self._move(run, closing, now)
             run.pass_id = run.pass_holder = run.pass_until = None
             run.author = ref.pass_id

@@ -87,6 +87,8 @@ def _closed_values(tx: Transaction, row: Row, closing: Closing, *, moves: bool) 
     }
     if closing.raise_news:
         values |= more_news(now)
+    if closing.broke_off:
+        values |= {"passes_lost": run.c.passes_lost + 1}
     if not moves or closing.status is None:
         return values
     is_running = closing.status is RunStatus.RUNNING

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from pikkuflow.adapters.sql.database import Statements
 from pikkuflow.adapters.sql.rows import RUN_COLUMNS, STEP_COLUMNS, run_of, step_of, text_of
+from pikkuflow.adapters.sql.statements import Statements
 from pikkuflow.domain.act import Closed, Closing, PassNews, PassOpening, PassRef, StepWrite
 from pikkuflow.domain.history import History
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
@@ -279,6 +279,7 @@ UPDATE pikkuflow_run SET
   pass_id = NULL, pass_holder = NULL, pass_until = NULL, author = pass_id, updated_at = {_NOW},
   send_count = 0, next_send_at = NULL,
   news = news + %(raised)s,
+  passes_lost = passes_lost + %(broke_off)s,
   due_at = {_NOW} + %(due_seconds)s::float8 * interval '1 second'"""
 
 _KEEP_NEWS: Final = f"""
@@ -337,6 +338,7 @@ def close_pass(db: Statements, ref: PassRef, closing: Closing) -> Closed | None:
         "run_id": ref.run_id,
         "pass_id": ref.pass_id,
         "raised": int(closing.raise_news),
+        "broke_off": int(closing.broke_off),
         "due_seconds": closing.due_seconds,
         "sent": list(closing.sent),
         "output": closing.output,
