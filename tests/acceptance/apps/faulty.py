@@ -176,6 +176,13 @@ def sleeper(wf: Workflow, seconds: float) -> list[str]:
     return [before, wf.do("after", work.s(0.0, before))]
 
 
+@pikku.workflow(name="faulty.gated")
+def gated(wf: Workflow, gate: str, width: int) -> list[str]:
+    """A step that waits for a file, then steps side by side."""
+    wf.do("gate", wait_for.s(gate))
+    return wf.gather(*[wf.submit("side", work.s(0.0), dispatch="queue") for _ in range(width)])
+
+
 @pikku.workflow(name="faulty.storm")
 def storm(wf: Workflow, width: int, seconds: float) -> dict[str, Any]:
     """Something of everything: in place, dispatched, side by side, a sleep, a child, and a step that must not begin twice."""

@@ -1,0 +1,85 @@
+"""What only tests switch on, by environment variables: wall clocks that are wrong, and a record of who held which run.
+
+A worker's application calls ``install`` before anything else happens; without the variables it does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+
+from celery import Celery
+
+from pikkuflow.adapters.redis.leases import RedisLeases
+from pikkuflow.adapters.sql.run_store import SqlRunStore
+from pikkuflow.adapters.system_clock import SystemClock
+from pikkuflow.domain.history import History
+from tests.acceptance.apps.journal import note
+
+CLOCK_OFFSET = "FAULTS_CLOCK_OFFSET"
+"""Seconds that the wall clock of a process is ahead."""
+TRACE = "FAULTS_TRACE"
+"""Set: every taken and refused run lease and every open pass is written to the journal."""
+
+
+def install() -> None:
+    """Do what the environment asks for, in this process and the children it forks."""
+    if offset := os.environ.get(CLOCK_OFFSET):
+        _shift_clocks(float(offset))
+    if os.environ.get(TRACE):
+        _trace_leases()
+        _trace_passes()
+
+
+def _shift_clocks(seconds: float) -> None:
+    true_time, ahead = time.time, timedelta(seconds=seconds)
+
+    def shifted_now(_: SystemClock) -> datetime:
+        return datetime.now(UTC) + ahead
+
+    def shifted_celery_now(app: Celery) -> datetime:
+        zone: tzinfo = app.timezone
+        return datetime.now(zone) + ahead
+
+    replaced: list[tuple[Any, str, Any]] = [
+        (time, "time", lambda: true_time() + seconds),
+        (SystemClock, "now", shifted_now),
+        (Celery, "now", shifted_celery_now),
+    ]
+    for owner, name, shifted in replaced:
+        setattr(owner, name, shifted)
+
+
+def _trace_leases() -> None:
+    acquire, release = RedisLeases.acquire, RedisLeases.release
+
+    def traced_acquire(self: Any, key: str, holder: str, ttl_seconds: float) -> Any:
+        lease = acquire(self, key, holder, ttl_seconds)
+        note("refused" if lease is None else "taken", key=key, holder=holder, token=lease and lease.token)
+        return lease
+
+    def traced_release(self: Any, lease: Any) -> bool:
+        note("releasing", key=lease.key, holder=lease.holder, token=lease.token)
+        return release(self, lease)
+
+    for name, traced in (("acquire", traced_acquire), ("release", traced_release)):
+        setattr(RedisLeases, name, traced)
+
+
+def _trace_passes() -> None:
+    open_pass, close_pass = SqlRunStore.open_pass, SqlRunStore.close_pass
+
+    def traced_open(self: Any, opening: Any) -> Any:
+        history = open_pass(self, opening)
+        if isinstance(history, History):
+            note("opened", run=opening.run_id, **{"pass": opening.pass_id})
+        return history
+
+    def traced_close(self: Any, ref: Any, closing: Any) -> Any:
+        note("closing", run=ref.run_id, **{"pass": ref.pass_id})
+        return close_pass(self, ref, closing)
+
+    for name, traced in (("open_pass", traced_open), ("close_pass", traced_close)):
+        setattr(SqlRunStore, name, traced)
