@@ -10,22 +10,26 @@ import logging
 import os
 import random
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Executable, Select, Table, literal_column, select
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Engine
+from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ColumnElement
 
 from pikkuflow.adapters.sql.columns import Utc
 from pikkuflow.adapters.sql.engines import READ_ONLY, Kind, create, kind_of, normalised
+from pikkuflow.adapters.sql.statements import Statements
 from pikkuflow.adapters.sql.tables import run
 from pikkuflow.adapters.sql.troubles import Trouble, scrubbed, trouble_of
 from pikkuflow.errors import SchemaOutdated, StoreUnavailable
 
-__all__ = ["UPGRADE_HINT", "Database", "Statements", "Transaction"]
+__all__ = ["UPGRADE_HINT", "Database", "Transaction"]
 
 T = TypeVar("T")
 
@@ -95,35 +99,17 @@ class Transaction:
         return rows[0] if rows else None
 
 
-class Statements:
-    """Autocommit statements on PostgreSQL's own driver: each is one round trip and, if it writes, one commit."""
+@dataclass(frozen=True, slots=True)
+class _Loan:
+    """A connection out of the engine's pool that stays out between acts: lending it costs more than some statements do."""
 
-    __slots__ = ("_driver",)
+    pooled: PoolProxiedConnection
+    statements: Statements
 
-    def __init__(self, driver: Any) -> None:
-        self._driver = driver
-
-    def first(self, statement: str, parameters: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The first row of one statement, or None."""
-        row: Mapping[str, Any] | None = self._cursor().execute(statement, parameters).fetchone()
-        return row
-
-    def all(self, statement: str, parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Every row of one statement."""
-        rows: list[Mapping[str, Any]] = self._cursor().execute(statement, parameters).fetchall()
-        return rows
-
-    def pair(
-        self, first: str, second: str, parameters: Mapping[str, Any]
-    ) -> tuple[Mapping[str, Any] | None, list[Mapping[str, Any]]]:
-        """Two statements in one round trip, the second with a snapshot of its own, taken after the first has its locks."""
-        with self._driver.pipeline():
-            one = self._cursor().execute(first, parameters)
-            other = self._cursor().execute(second, parameters)
-            return one.fetchone(), other.fetchall()
-
-    def _cursor(self) -> Any:
-        return self._driver.cursor(row_factory=_dict_row())
+    def drop(self) -> None:
+        """Close it; the pool makes a new one when it is asked."""
+        self.pooled.invalidate()
+        self.pooled.close()
 
 
 class Database:
@@ -153,6 +139,8 @@ class Database:
         self._patience_seconds = patience_seconds
         self._is_stopping = is_stopping
         self._engines: dict[int, Engine] = {}
+        # By process. What was inherited over a fork is never touched, and never collected either.
+        self._kept: dict[int, deque[_Loan]] = defaultdict(deque)
 
     @property
     def engine(self) -> Engine:
@@ -169,6 +157,7 @@ class Database:
     def close(self) -> None:
         """Give back this process's connections; the next act makes new ones."""
         engine = self._engines.pop(os.getpid(), None)
+        _drop_all(self._kept[os.getpid()])
         if engine is not None:
             engine.dispose()
 
@@ -201,17 +190,32 @@ class Database:
 
     def _raw(self, act: Callable[[Statements], T]) -> T:
         engine = self.engine
-        loan = engine.raw_connection()
+        kept = self._kept[os.getpid()]
+        loan = self._borrowed(engine, kept)
         try:
-            return act(Statements(loan.driver_connection))
+            answer = act(loan.statements)
         except BaseException as error:
-            if trouble_of(error) is Trouble.AWAY or not isinstance(error, Exception):
-                # Whatever else is pooled was connected to the same server; an interrupted statement leaves a connection in between.
-                loan.invalidate()
+            if trouble_of(error) is Trouble.AWAY:
+                # Whatever else is pooled was connected to the same server.
+                loan.drop()
+                _drop_all(kept)
                 engine.dispose()
+            elif not loan.statements.is_idle or type(error).__module__.partition(".")[0] != "psycopg":
+                # Interrupted, perhaps between a question and its answer.
+                loan.drop()
+            else:
+                kept.append(loan)
             raise
-        finally:
-            loan.close()
+        kept.append(loan)
+        return answer
+
+    @staticmethod
+    def _borrowed(engine: Engine, kept: deque[_Loan]) -> _Loan:
+        try:
+            return kept.pop()
+        except IndexError:
+            pooled = engine.raw_connection()
+            return _Loan(pooled, Statements(pooled.driver_connection))
 
     def _persist(self, attempt: Callable[[], T], patience_seconds: float | None) -> T:
         patience = self._patience_seconds if patience_seconds == -1 else patience_seconds
@@ -262,7 +266,9 @@ class Database:
         return scrubbed(f"{type(cause).__name__}: {text}", self.url)
 
 
-def _dict_row() -> Any:
-    from psycopg.rows import dict_row  # noqa: PLC0415 - the driver is an extra
-
-    return dict_row
+def _drop_all(kept: deque[_Loan]) -> None:
+    while True:
+        try:
+            kept.pop().drop()
+        except IndexError:
+            return

@@ -10,8 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pikkuflow.adapters.sql.database import Statements
 from pikkuflow.adapters.sql.rows import RUN_COLUMNS, STEP_COLUMNS, run_of, step_of, text_of
+from pikkuflow.adapters.sql.statements import Statements
 from pikkuflow.domain.act import ClaimRequest, Claims, Settlement, StepOutcome
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.run import InsertedRun, NewRun

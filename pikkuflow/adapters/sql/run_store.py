@@ -150,7 +150,8 @@ class SqlRunStore(_Reads, _Repairs):
 
     def resume_run(self, run_id: RunId) -> RunRef | None:
         """``suspended -> running`` under a guard."""
-        return self.database.write(lambda tx: runs.resume_run(tx, run_id))
+        author = str(uuid.uuid4())
+        return self.database.write(lambda tx: runs.resume_run(tx, run_id, author))
 
     def ask_pass(self, run_id: RunId, in_seconds: float, *, patience_seconds: float | None = -1) -> None:
         """``due_at`` becomes the earlier of the two."""

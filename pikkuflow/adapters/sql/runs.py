@@ -68,13 +68,15 @@ def add_run(tx: Transaction, new: NewRun, author: str, now: datetime) -> None:
     tx.add(run, new_run_row(new, author, now))
 
 
-def resume_run(tx: Transaction, run_id: RunId) -> RunRef | None:
-    """``suspended -> running`` under a guard (D4)."""
+def resume_run(tx: Transaction, run_id: RunId, author: str) -> RunRef | None:
+    """``suspended -> running`` under a guard (D4). A row with this ``author`` was resumed by us, and the answer was lost."""
     row = tx.lock_run(run_id)
-    if row is None or row["status"] != RunStatus.SUSPENDED:
+    if row is None:
         return None
+    if row["status"] != RunStatus.SUSPENDED:
+        return ref_of(row) if row["author"] == author else None
     cleared = {"code": None, "error": None, "due_at": None, "passes_lost": 0}
-    moved = {"status": RunStatus.RUNNING.value, "send_count": 0, "next_send_at": None}
+    moved = {"status": RunStatus.RUNNING.value, "author": author, "send_count": 0, "next_send_at": None}
     tx.do(update(run).where(run.c.id == run_id).values(**cleared, **moved, **more_news(tx.now())))
     return ref_of(row)
 
