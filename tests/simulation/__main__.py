@@ -1,15 +1,124 @@
-"""``python -m tests.simulation``."""
-import sys, time
+"""``python -m tests.simulation``: work schedules, show one, shrink a failing one, or prove that deliberate faults are found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from itertools import islice
+
 from tests.simulation.generate import plan_of
-from tests.simulation.world import World
 from tests.simulation.ledger import Violation
-a,b=map(int,sys.argv[1].split(":"))
-t=time.time(); bad={}
-for seed in range(a,b):
-    w=World(plan_of(seed), tells=print if len(sys.argv)>2 else None)
-    try: w.run()
-    except Violation as v:
-        bad.setdefault(v.invariant,[]).append((seed,str(v)[:200]))
-        if len(sys.argv)>2: print(v)
-for k,v in bad.items(): print(len(v),k); [print("    ",x) for x in v[:3]]
-print((time.time()-t)/(b-a)*1000,"ms per seed")
+from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.shrink import Failing, find, shrink
+from tests.simulation.world import World
+
+_BATCH = 50
+
+
+def main() -> int:
+    """Do what the arguments ask. 1 when an invariant was broken, or a deliberate fault was not found."""
+    options = _options()
+    if options.mutations:
+        return _prove_mutations(options.within, options.only)
+    if options.seed is not None:
+        return _show(options.seed, shrinks=options.shrink)
+    return _work(options.seeds, options.jobs)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=_range, default=range(2000), help="a number, or from:to (default 0:2000)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes to use")
+    parser.add_argument("--seed", type=int, help="work one schedule and print its trace")
+    parser.add_argument("--shrink", action="store_true", help="with --seed: make a failing schedule small first")
+    parser.add_argument("--mutations", action="store_true", help="prove that each deliberate fault is found")
+    parser.add_argument("--only", type=int, nargs="*", help="with --mutations: their numbers, from 1")
+    parser.add_argument("--within", type=int, default=5000, help="with --mutations: how many seeds may be needed")
+    return parser.parse_args()
+
+
+def _range(text: str) -> range:
+    first, colon, last = text.partition(":")
+    return range(int(first), int(last)) if colon else range(int(first))
+
+
+# --- many -------------------------------------------------------------------------------------------------------------
+def _work(seeds: range, jobs: int) -> int:
+    began, worked, broken = time.monotonic(), 0, 0
+    for batch in _worked(seeds, jobs):
+        worked += batch[0]
+        for seed, text in batch[1]:
+            broken += 1
+            print(f"seed {seed}: {text}", flush=True)
+    seconds = time.monotonic() - began
+    print(f"{worked} schedules in {seconds:.0f} s, {broken} broke an invariant.")
+    if broken:
+        print("python -m tests.simulation --seed N --shrink shows one.")
+    return 1 if broken else 0
+
+
+def _worked(seeds: range, jobs: int) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+    batches = [seeds[at : at + _BATCH] for at in range(0, len(seeds), _BATCH)]
+    if jobs == 1:
+        yield from map(_work_batch, batches)
+        return
+    with ProcessPoolExecutor(max_workers=jobs) as pool:
+        yield from pool.map(_work_batch, batches)
+
+
+def _work_batch(seeds: range) -> tuple[int, list[tuple[int, str]]]:
+    found = [(seed, find(plan_of(seed))) for seed in seeds]
+    return len(seeds), [(seed, str(failing.violation)) for seed, failing in found if failing is not None]
+
+
+# --- one --------------------------------------------------------------------------------------------------------------
+def _show(seed: int, *, shrinks: bool) -> int:
+    failing = find(plan_of(seed))
+    if failing is not None and shrinks:
+        failing = shrink(failing)
+    plan = plan_of(seed) if failing is None else failing.plan
+    _print_plan(asdict(plan))
+    try:
+        World(plan, script=None if failing is None else failing.script, tells=print).run()
+    except Violation as violation:
+        print(f"\n{violation}")
+        return 1
+    print("\nNo invariant was broken.")
+    return 0
+
+
+def _print_plan(plan: dict[str, object]) -> None:
+    for key, value in plan.items():
+        lines: Iterable[object] = value if isinstance(value, list | tuple) and value else [value]
+        for line in lines:
+            print(f"{key:>14}  {json.dumps(line)}")
+    print()
+
+
+# --- deliberate faults --------------------------------------------------------------------------------------------------
+def _prove_mutations(within: int, only: list[int] | None) -> int:
+    missed = 0
+    for number, mutation in enumerate(MUTATIONS, start=1):
+        if only and number not in only:
+            continue
+        found = first_found(mutation, within)
+        missed += found is None
+        how = "NOT FOUND" if found is None else f"found by seed {found.plan.seed}: {found.violation}"
+        print(f"{number:>2}  {mutation.name}: {how[:160]}", flush=True)
+    return 1 if missed else 0
+
+
+def first_found(mutation: Mutation, within: int) -> Failing | None:
+    """The first schedule of so many that finds a deliberate fault."""
+    with mutation.apply():
+        found = (find(plan_of(seed)) for seed in range(within))
+        return next(islice((one for one in found if one is not None), 1), None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -98,6 +98,7 @@ def _break(stage: Stage, kind: FaultKind, until: float) -> None:
         stage.was_late = True
         stage.store_down_until = until
     elif kind is FaultKind.LEASES_DOWN:
+        stage.were_leases_lost = True
         stage.leases_down_until = until
     elif kind is FaultKind.HINTS_DOWN:
         stage.hints_down_until = until
@@ -110,4 +111,5 @@ def _break(stage: Stage, kind: FaultKind, until: float) -> None:
     elif kind is FaultKind.BROKER_EMPTIED:
         stage.broker.messages.clear()
     else:
+        stage.were_leases_lost = True
         stage.empty_leases()

@@ -139,7 +139,7 @@ class _Generator:
         kinds = list(FaultKind)
         weights = [6 if kind is FaultKind.KILL_CHILD else 3 if kind in _FREQUENT else 1 for kind in kinds]
         kind = r.choices(kinds, weights)[0]
-        op = r.choice((None, r.choice(_WRITES), r.choice(_SENDS)))
+        op = r.choice((None, r.choice(_WRITES), r.choice((*_SENDS, "statement"))))
         if kind in {FaultKind.LOST_ANSWER, FaultKind.LOST_ACT}:
             op = r.choice((None, r.choice(_WRITES)))
         targeted = kind in _TARGETED

@@ -68,8 +68,10 @@ class Ledger:
         self._tables = tables
         self._seen: dict[RunId, _Seen] = {}
         self.executions: list[Execution] = []
-        self.starts: dict[tuple[str, str, int], bool] = {}
+        self.starts: dict[tuple[str, str, int], str] = {}
         """Attempts whose start or outcome was accepted: they must be in the history."""
+        self._unmarked: set[str] = set()
+        """Passes that recorded an outcome in place: their runs are not marked lost any more."""
         self._checks: dict[str, Callable[[Any, Any], None]] = {
             "open_pass": self._opened,
             "record": self._written,
@@ -89,6 +91,12 @@ class Ledger:
     def is_loss_possible(self) -> bool:
         """Whether anybody can have lost an attempt: somebody died, froze or was slow."""
         return self._stage.is_disturbed
+
+    def _broken(self, invariant: str, detail: str) -> Violation:
+        """The violation, which ends the schedule even when the code under test catches it."""
+        violation = Violation(invariant, detail)
+        self._stage.scheduler.failure = self._stage.scheduler.failure or violation
+        return violation
 
     # --- executions -------------------------------------------------------------------------------------------------
     def begins(self, run_id: RunId, step: str, attempt: int) -> Execution:
@@ -114,18 +122,20 @@ class Ledger:
         what = f"{done.run_id} {done.step} attempt {done.attempt} by {done.holder} ({done.place})"
         if not done.is_owner:
             if not self._stage.was_late:
-                raise Violation("I2 only an owner works", what)
+                raise self._broken("I2 only an owner works", what)
             return
         if row is not None and row.is_settled:
-            raise Violation("I4 a settled step is not worked again", what)
+            raise self._broken("I4 a settled step is not worked again", what)
         if row is not None and done.attempt != row.attempt:
-            raise Violation("I2 the attempt of the row is worked", f"{what}, the row is at {row.attempt}")
-        for other in self.executions:
-            if (other.run_id, other.step, other.attempt) == (done.run_id, done.step, done.attempt) and other.is_owner:
-                if other.place == done.place:
-                    raise Violation("I2 an attempt is worked once", what)
-                if row is None or (done.run_id, done.step, done.attempt) in self.starts:
-                    raise Violation("I3 a lost attempt is counted", what)
+            raise self._broken("I2 the attempt of the row is worked", f"{what}, the row is at {row.attempt}")
+        key = (done.run_id, done.step, done.attempt)
+        before = [other for other in self.executions if (other.run_id, other.step, other.attempt) == key and other.is_owner]
+        if any(other.place == done.place for other in before):
+            raise self._broken("I2 an attempt is worked once", what)
+        # Design 2 charges a lost pass to the first step without a row, unless an outcome in place cleared the mark before it.
+        is_charged = row is None and done.place not in self._unmarked
+        if before and (is_charged or self.starts.get(key, done.place) != done.place):
+            raise self._broken("I3 a lost attempt is counted", what)
 
     def count(self, run_id: str, step: str) -> int:
         """How often a step was begun."""
@@ -148,7 +158,7 @@ class Ledger:
         run = answer.run
         before = self._seen.get(run.id, _Seen())
         if before.pass_id not in {None, answer.pass_id} and _is_after(before.pass_until, self._tables.clock.now()):
-            raise Violation("I1 one live pass", f"{answer.pass_id} opened {run.id} which {before.pass_id} held")
+            raise self._broken("I1 one live pass", f"{answer.pass_id} opened {run.id} which {before.pass_id} held")
         self._stage.process.passes[run.id] = answer.pass_id
         self._check_news(answer)
 
@@ -162,7 +172,7 @@ class Ledger:
         for name, row in rows.items():
             told = given.get(name)
             if row.is_settled and (told is None or not told.is_settled) and Place.is_queue(row.place) and row.fan_id is None:
-                raise Violation("news that was seen is in the history", f"{history.run.id} {name}")
+                raise self._broken("news that was seen is in the history", f"{history.run.id} {name}")
 
     def _written(self, args: tuple[Any, ...], answer: PassNews | Closed | None) -> None:
         ref = args[0]
@@ -171,11 +181,13 @@ class Ledger:
         before = self._seen.get(ref.run_id, _Seen())
         is_repeat = before.pass_id is None and before.author == ref.pass_id and isinstance(answer, Closed)
         if before.pass_id != ref.pass_id and not is_repeat:
-            raise Violation("I5 no write by a superseded pass", f"{ref.pass_id} on {ref.run_id}, held by {before.pass_id}")
+            raise self._broken("I5 no write by a superseded pass", f"{ref.pass_id} on {ref.run_id}, held by {before.pass_id}")
         if len(args) > 1 and isinstance(answer, PassNews) and answer.written and hasattr(args[1], "attempt"):
             write = args[1]
+            if write.status is not StepStatus.RUNNING:
+                self._unmarked.add(f"pass {ref.pass_id}")
             if write.status is not StepStatus.PENDING:
-                self.starts[(ref.run_id, write.step.name, write.attempt)] = True
+                self.starts.setdefault((ref.run_id, write.step.name, write.attempt), f"pass {ref.pass_id}")
 
     def _claimed(self, args: tuple[Any, ...], answer: Claims) -> None:
         request = args[0]
@@ -183,8 +195,8 @@ class Ledger:
         for step in answer.claimed:
             claim, until, _, _ = self._seen[request.run_id].claims.get(step.name, (None, None, None, 0))
             if claim not in {None, request.claim_id} and _is_after(until, now):
-                raise Violation("I2 one live claim", f"{request.claim_id} took {step.name} which {claim} held")
-            self.starts[(request.run_id, step.name, step.attempt)] = True
+                raise self._broken("I2 one live claim", f"{request.claim_id} took {step.name} which {claim} held")
+            self.starts.setdefault((request.run_id, step.name, step.attempt), f"claim {request.claim_id}")
         if answer.claimed:
             self._stage.process.claims[request.run_id] = request.claim_id
 
@@ -195,46 +207,46 @@ class Ledger:
             claim, _, _, attempt = self._seen[run_id].claims.get(outcome.name, (None, None, None, 0))
             is_repeat = row.author == outcome.claim_id
             if accepted and (claim, attempt) != (outcome.claim_id, outcome.attempt) and not is_repeat:
-                raise Violation("I5 no write by a superseded claim", f"{outcome.claim_id} on {run_id} {outcome.name}")
+                raise self._broken("I5 no write by a superseded claim", f"{outcome.claim_id} on {run_id} {outcome.name}")
 
     def _renewed(self, args: tuple[Any, ...], answer: Renewed) -> None:
         alive = set(args[0])
         for run in self._tables.runs.values():
             before = self._seen.get(run.id, _Seen())
             if run.pass_until != before.pass_until and run.pass_holder not in alive:
-                raise Violation("only the owner renews", f"the pass of {run.pass_holder} on {run.id} by {sorted(alive)}")
+                raise self._broken("only the owner renews", f"the pass of {run.pass_holder} on {run.id} by {sorted(alive)}")
             for row in self._tables.steps_of(run.id).values():
                 until = before.claims.get(row.name, (None, None, None, 0))[1]
                 if row.lease_until != until and row.claim_holder not in alive:
-                    raise Violation("only the owner renews", f"the claim of {row.claim_holder} on {row.name}")
+                    raise self._broken("only the owner renews", f"the claim of {row.claim_holder} on {row.name}")
 
     def _expired(self, args: tuple[Any, ...], answer: Expired) -> None:
-        if self._stage.was_late:
+        if self._stage.was_late or self._stage.were_leases_lost:
             return
         for process in self._stage.processes():
             is_meant = process.holder == args[0] or process.node.uuid == args[0]
             if is_meant and not process.is_dead:
-                raise Violation("only the dead are taken over", f"{args[0]} lives")
+                raise self._broken("only the dead are taken over", f"{args[0]} lives")
 
     def _swept(self, args: tuple[Any, ...], answer: Swept) -> None:
         for ref in answer.runs:
             before = self._seen[ref.id]
             if before.pass_id is None and before.news == before.seen:
-                raise Violation("I7 the backstop is not needed", ref.id)
+                raise self._broken("I7 the backstop is not needed", ref.id)
             self._check_needed(ref.id)
         for message in answer.steps:
             self._check_needed(message.run_id)
 
     def _check_needed(self, run_id: RunId) -> None:
         if not self._stage.is_disturbed and not self._stage.is_handled(run_id):
-            raise Violation("messages suffice where nothing fails", f"a sweep found {run_id}")
+            raise self._broken("messages suffice where nothing fails", f"a sweep found {run_id}")
 
     # --- remembering ------------------------------------------------------------------------------------------------
     def _remember(self, run: RunRow) -> None:
         before = self._seen.setdefault(run.id, _Seen())
         settled = (run.status, run.output, run.error) if run.is_settled else None
         if before.settled is not None and settled != before.settled:
-            raise Violation("I6 a settled run does not change", f"{run.id}: {before.settled} -> {settled or run.status}")
+            raise self._broken("I6 a settled run does not change", f"{run.id}: {before.settled} -> {settled or run.status}")
         before.settled = settled
         before.pass_id, before.pass_holder, before.pass_until = run.pass_id, run.pass_holder, run.pass_until
         before.author, before.news, before.seen = run.author, run.news, run.seen
@@ -244,13 +256,13 @@ class Ledger:
     def _remember_step(self, before: _Seen, row: StepRow) -> None:
         before.claims[row.name] = (row.claim_id, row.lease_until, row.claim_holder, row.attempt)
         if row.attempt > row.retries + 1 and row.kind != "sleep":
-            raise Violation("I3 attempts are at most retries + 1", f"{row.run_id} {row.name} attempt {row.attempt}")
+            raise self._broken("I3 attempts are at most retries + 1", f"{row.run_id} {row.name} attempt {row.attempt}")
         known = before.steps.get(row.name)
         if known is None:
             if row.is_settled:
                 before.steps[row.name] = _outcome(row)
         elif known != _outcome(row):
-            raise Violation("I4 one recorded outcome", f"{row.run_id} {row.name}: {known} -> {_outcome(row)}")
+            raise self._broken("I4 one recorded outcome", f"{row.run_id} {row.name}: {known} -> {_outcome(row)}")
 
 
 _READS = frozenset({"get_run", "get_step", "list_steps", "list_attempts", "list_runs", "get_state", "sweep_ages", "undelivered_runs"})

@@ -137,7 +137,12 @@ class Nodes:
         node.children.remove(child)
         self._gone.append(child)
         child.is_dead = True
-        if not node.children and node in self._stage.nodes:
+        self._stage.scheduler.has_dead = True
+        if not node.children and not node.dead:
+            self._end(node)
+
+    def _end(self, node: Node) -> None:
+        if node in self._stage.nodes:
             self._retire(node)
             self._later(node, 2.0)
 
@@ -182,6 +187,8 @@ class Nodes:
                 node.dead.remove(child)
                 if not node.is_stopping:
                     self._fork(node)
+            if node.is_stopping and not node.children:
+                self._end(node)
 
     def _keep_name(self, node: Node) -> None:
         lease = NodeLease(node.name, cast("Any", node), self._rt.settings.node_lease_seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable
 from random import Random
@@ -12,6 +13,7 @@ from greenlet import getcurrent, greenlet
 __all__ = ["NEVER", "Actor", "Choices", "Killed", "Member", "Scheduler", "Stuck"]
 
 NEVER: Final = math.inf
+LAST: Final = 2
 
 
 class Killed(BaseException):
@@ -42,16 +44,17 @@ class Choices:
         self._number = 0
         self.made: dict[int, int] = {}
 
-    def preempts(self) -> bool:
-        """Whether another actor comes first here."""
+    def preempts(self) -> int:
+        """Whether others come first here: 0 no, 1 they may, 2 all of them, as long as any can go on."""
         self._number += 1
         if self._script is not None:
             made = self._script.get(self._number, 0)
         else:
-            made = 1 if self._random.random() < self._preempt else 0
+            drawn = self._random.random()
+            made = 0 if drawn >= self._preempt else 1 + (drawn * 3 < self._preempt)
         if made:
-            self.made[self._number] = 1
-        return bool(made)
+            self.made[self._number] = made
+        return made
 
     def pick(self, count: int) -> int:
         """Which of so many actors goes on; 0 is the one that waited longest."""
@@ -70,20 +73,13 @@ class Choices:
 class Actor:
     """One thread of one process."""
 
-    __slots__ = ("greenlet", "last", "name", "process", "until")
+    __slots__ = ("greenlet", "is_over", "name", "process")
 
     def __init__(self, name: str, process: Member, main: Callable[[], None], hub: greenlet) -> None:
         self.name = name
         self.process = process
         self.greenlet = greenlet(main, parent=hub)
-        self.until: Callable[[], float] | float = 0.0
-        self.last = 0
-
-    def ready_at(self) -> float:
-        """The time from which it can go on."""
-        until = self.until
-        at = until if isinstance(until, float) else until()
-        return max(at, self.process.frozen_until())
+        self.is_over = False
 
 
 class Scheduler:
@@ -92,7 +88,17 @@ class Scheduler:
     def __init__(self, choices: Choices) -> None:
         self.now = 0.0
         self.turns = 0
-        self.actors: list[Actor] = []
+        self.actors: dict[Actor, None] = {}
+        self.has_dead = False
+        self.failure: BaseException | None = None
+        """What ends the schedule, whoever catches it on its way."""
+        self._ready: list[Actor] = []
+        """Who can go on, the longest waiting first."""
+        self._deferred: list[Actor] = []
+        """Who goes on when nobody else can."""
+        self._sleepers: list[tuple[float, int, Actor]] = []
+        self._waiters: dict[Actor, Callable[[], float]] = {}
+        self._rests = 0
         self._current: Actor | None = None
         self._choices = choices
         self._hub = getcurrent()
@@ -116,17 +122,23 @@ class Scheduler:
                 main()
             except Killed:
                 return
+            except BaseException as error:  # noqa: BLE001 - raised by the hub
+                self.failure = self.failure or error
 
         actor = Actor(name, process, guarded, self._hub)
-        actor.last = self.turns
-        self.actors.append(actor)
+        self.actors[actor] = None
+        self._ready.append(actor)
         return actor
 
     # --- inside an actor --------------------------------------------------------------------------------------------
     def let_others(self) -> None:
         """A place where another actor may come first."""
         actor = self.current
-        if self._choices.preempts() or actor.process.frozen_until() > self.now:
+        preempted = self._choices.preempts()
+        if preempted == LAST:
+            self._deferred.append(actor)
+            self._switch(actor)
+        elif preempted or self.failure is not None or actor.process.frozen_until() > self.now:
             self.wait(0.0)
 
     def sleep(self, seconds: float) -> None:
@@ -138,7 +150,17 @@ class Scheduler:
         actor = self.current
         if actor.process.is_dead:
             raise Killed
-        actor.until = until
+        if self.failure is not None:
+            self._hub.switch()
+        if not isinstance(until, float):
+            self._waiters[actor] = until
+        elif until <= self.now:
+            self._rouse(actor)
+        else:
+            self._rest(actor, until)
+        self._switch(actor)
+
+    def _switch(self, actor: Actor) -> None:
         self._hub.switch()
         if actor.process.is_dead:
             raise Killed
@@ -147,38 +169,65 @@ class Scheduler:
     def run(self, is_over: Callable[[], bool], *, until: float, turns: int) -> None:
         """Let actors work until it is over. Raises ``Stuck`` past the time or the number of turns given."""
         while not is_over():
-            ready = self._ready()
-            if not ready:
-                at = min((actor.ready_at() for actor in self.actors), default=NEVER)
+            at = self._look()
+            if not self._ready and self._deferred:
+                self._rouse(self._deferred.pop(0))
+            elif not self._ready:
                 if at > until:
                     raise Stuck(f"not over at {self.now:g} s, and nothing happens before {at:g} s")
                 self.now = max(self.now, at)
+            if not self._ready:
                 continue
             self.turns += 1
             if self.turns > turns:
                 raise Stuck(f"not over after {turns} turns, at {self.now:g} s")
-            ready.sort(key=_last)
-            self._go(ready[self._choices.pick(len(ready))])
+            self._go(self._ready.pop(self._choices.pick(len(self._ready))))
 
     def reap(self) -> None:
         """Unwind the actors of dead processes."""
+        self.has_dead = False
         for actor in list(self.actors):
             if actor.process.is_dead and actor is not self._current:
                 self._throw(actor)
 
-    def _ready(self) -> list[Actor]:
-        now = self.now
-        return [actor for actor in self.actors if actor.ready_at() <= now]
+    def _look(self) -> float:
+        """Find who can go on now; the time at which the next one can."""
+        now, sleepers = self.now, self._sleepers
+        while sleepers and sleepers[0][0] <= now:
+            self._rouse(heapq.heappop(sleepers)[2])
+        at = sleepers[0][0] if sleepers else NEVER
+        for actor, until in list(self._waiters.items()):
+            ready_at = until()
+            if ready_at <= now:
+                del self._waiters[actor]
+                self._rouse(actor)
+            elif ready_at < at:
+                at = ready_at
+        return at
+
+    def _rouse(self, actor: Actor) -> None:
+        frozen_until = actor.process.frozen_until()
+        if frozen_until > self.now:
+            self._rest(actor, frozen_until)
+        elif not actor.is_over:
+            self._ready.append(actor)
+
+    def _rest(self, actor: Actor, until: float) -> None:
+        self._rests += 1
+        heapq.heappush(self._sleepers, (until, self._rests, actor))
 
     def _go(self, actor: Actor) -> None:
-        actor.last = self.turns
-        actor.until = 0.0
+        if actor.is_over:
+            return
         self._current = actor
         actor.greenlet.switch()
         self._current = None
+        if self.failure is not None:
+            raise self.failure
         if actor.greenlet.dead:
-            self.actors.remove(actor)
-        self.reap()
+            self.actors.pop(actor, None)
+        if self.has_dead:
+            self.reap()
 
     def _throw(self, actor: Actor) -> None:
         before, self._current = self._current, actor
@@ -186,9 +235,6 @@ class Scheduler:
             actor.greenlet.throw(Killed)
             assert actor.greenlet.dead, f"{actor.name} lives on after its process"
         self._current = before
-        if actor in self.actors:
-            self.actors.remove(actor)
-
-
-def _last(actor: Actor) -> int:
-    return actor.last
+        self.actors.pop(actor, None)
+        self._waiters.pop(actor, None)
+        actor.is_over = True

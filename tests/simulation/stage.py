@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pikkuflow.domain.ids import RunId
 from tests.simulation.plan import FaultKind
 from tests.simulation.processes import Node, Process
 from tests.simulation.scheduler import NEVER, Killed, Scheduler
 
-__all__ = ["Broker", "Message", "Stage"]
+__all__ = ["ACTOR_PAUSE", "Broker", "Message", "Stage"]
+
+
+class _Pause:
+    """Between two statements of one act: other actors may work here. It is the one of the schedule at work."""
+
+    def __init__(self) -> None:
+        self.stage: Stage | None = None
+
+    def __call__(self) -> None:
+        if self.stage is not None and not self.stage.scheduler.is_idle:
+            self.stage.point("statement", "within")
+
+
+ACTOR_PAUSE: Final = _Pause()
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +76,8 @@ class Stage:
         """Something went wrong already."""
         self.was_late = False
         """Some process may have worked on after its lease."""
+        self.were_leases_lost = False
+        """A living node may have lost its name."""
         self.strike: Callable[[str, str], FaultKind | None] = lambda _op, _phase: None
         self.empty_leases: Callable[[], None] = lambda: None
         self.tells: Callable[[str], None] | None = None
@@ -110,6 +126,7 @@ class Stage:
     def kill(self, process: Process) -> None:
         """End a process at once. Its actors are unwound without effect."""
         process.is_dead = True
+        self.scheduler.has_dead = True
         self.is_disturbed = True
         if process in process.node.children:
             process.node.children.remove(process)

@@ -23,7 +23,7 @@ from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.nodes import Nodes
 from tests.simulation.plan import Part, Plan
 from tests.simulation.scheduler import Choices, Scheduler, Stuck
-from tests.simulation.stage import Stage
+from tests.simulation.stage import ACTOR_PAUSE, Stage
 from tests.simulation.surroundings import ProcessClock, SimDispatcher, SimHints, SimIds, SimLeases, SimStore, StoreClock
 from tests.simulation.threads import threads_as_actors
 from tests.simulation.work import SimRunner
@@ -71,6 +71,7 @@ class World:
     def run(self) -> None:
         """Work until everything is quiet, and judge. Raises ``Violation``."""
         logging.disable(logging.CRITICAL)
+        ACTOR_PAUSE.stage = self.stage
         with threads_as_actors(self.stage):
             try:
                 self.nodes.begin()
