@@ -20,6 +20,9 @@ from tests.faults import tracing
 
 tracing.install()
 app = configure(Celery("faulty"))
+if soft := os.environ.get("FAULTS_SOFT_SHUTDOWN"):
+    app.conf.worker_soft_shutdown_timeout = float(soft)
+    app.conf.worker_enable_soft_shutdown_on_idle = False
 pikku = PikkuFlow(app)
 
 
@@ -140,6 +143,13 @@ def give(what: str) -> Any:
 def one(wf: Workflow, /, task: str, *args: Any, **options: Any) -> Any:
     """One step named ``work``."""
     return wf.do("work", app.tasks[task].s(*args), **options)
+
+
+@pikku.workflow(name="faulty.two")
+def two(wf: Workflow, seconds: float, /, **options: Any) -> list[str]:
+    """A step that takes long, and a quick one."""
+    first = wf.do("long", work.s(seconds), **options)
+    return [first, wf.do("quick", work.s(0.0, first))]
 
 
 @pikku.workflow(name="faulty.phases")

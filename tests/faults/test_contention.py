@@ -1,0 +1,171 @@
+"""Many at one run: held leases, steps that end in one instant, clocks that disagree (V7, V8, V9; scenarios 07, 13, 37, 44)."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from pikkuflow import Call
+from pikkuflow.domain.ids import RunId
+from pikkuflow.engine.front_door import run_key
+from tests.acceptance.deployment import Deployment, step_of
+from tests.faults.site import LONG, attempts_begun, wait_for_steps
+from tests.faults.tracing import CLOCK_OFFSET, TRACE
+from tests.servers.processes import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+
+
+def _overlaps(lines: list[dict[str, Any]], begin: str, end: str, what: str) -> list[Any]:
+    """Pairs that were open at once. ``begin`` is written after the fact and ``end`` before it: what overlaps here did overlap."""
+    held: dict[str, dict[str, Any]] = {}
+    found = []
+    for line in lines:
+        key = str(line.get("run") or line.get("key"))
+        if line["event"] == begin:
+            if key in held and held[key][what] != line[what]:
+                found.append((held[key], line))
+            held[key] = line
+        elif line["event"] == end and held.get(key, {}).get(what) == line[what]:
+            del held[key]
+    return found
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_steps_that_end_in_one_instant_never_make_two_passes(deployment: Deployment, workers: int) -> None:
+    """V8 (DSL half), scenarios 13 and 29: 20 runs of ten parallel steps each, all ending on the same ticks; at most 90 s."""
+    for number in range(workers):
+        deployment.worker("faulty", name=f"w{number}", pool="threads", concurrency=20, env={TRACE: "1"})
+    faulty = deployment.load("faulty")
+    begun_at = time.monotonic()
+    runs = faulty.fan.start_many(
+        [Call(("faulty.on_the_tick", list(range(number, number + 10)))) for number in range(20)]
+    )
+    for number, run in enumerate(runs):
+        assert run.result(timeout=90) == [value * value for value in range(number, number + 10)]
+    assert time.monotonic() - begun_at < 90
+    lines = deployment.journal()
+    assert not _overlaps(lines, "taken", "releasing", "holder")
+    assert not _overlaps(lines, "opened", "closing", "pass")
+    doors = {line["key"] for line in lines if line["event"] == "taken"}
+    assert doors >= {run_key(run.run_id) for run in runs}
+    assert [line for line in lines if line["event"] == "refused"]
+    assert all(attempts_begun(deployment, run) == [1] * 10 for run in runs)
+
+
+def test_twenty_steps_of_one_run_end_in_the_same_millisecond(deployment: Deployment) -> None:
+    """Issue B 5: the last one counts the fan down to zero and wakes the run, whoever it is; five times over, without a sweep."""
+    deployment.processes.env.update(PIKKUFLOW_RECOVERY="false")
+    deployment.worker("faulty", name="many", pool="threads", concurrency=24)
+    faulty = deployment.load("faulty")
+    for _ in range(5):
+        run = faulty.fan.start("faulty.on_the_tick", list(range(20)))
+        assert run.result(timeout=LONG) == [value * value for value in range(20)]
+
+
+def test_a_run_whose_lease_an_outsider_holds_waits_and_then_goes_on(deployment: Deployment) -> None:
+    """V7: held for 90 s by someone else: completed not before that, and not after 135 s."""
+    deployment.worker("faulty")
+    deployment.beat("faulty")
+    faulty = deployment.load("faulty")
+    leases = faulty.pikku.runtime.leases
+    assert leases.acquire(run_key(RunId("v7")), "an outsider", 90.0)
+    held_at = time.monotonic()
+    run = faulty.row.start(2, run_id="v7")
+    assert len(run.result(timeout=135)) == 2
+    assert 89 <= time.monotonic() - held_at <= 135
+
+
+def test_processes_whose_clocks_disagree_exclude_each_other(deployment: Deployment) -> None:
+    """V9, scenario 44: one worker 90 s ahead, one 90 s behind, leases of 5 s: none is stolen, sleeps last as long as they say."""
+    deployment.processes.env.update(PIKKUFLOW_RUN_LEASE_SECONDS="5", PIKKUFLOW_STEP_LEASE_SECONDS="5")
+    for name, offset in (("ahead", "90"), ("behind", "-90")):
+        deployment.worker("faulty", name=name, env={TRACE: "1", CLOCK_OFFSET: offset})
+    deployment.beat("faulty", env={CLOCK_OFFSET: "90"})
+    faulty = deployment.load("faulty")
+    long_ones = [faulty.one.start("faulty.work", 9.0, **options) for options in ({}, {"dispatch": "queue"})]
+    storms = [faulty.storm.start(2, 0.2) for _ in range(4)]
+    for run in [*long_ones, *storms]:
+        run.result(timeout=LONG)
+        assert set(attempts_begun(deployment, run)) == {1}
+    lines = deployment.journal()
+    assert not _overlaps(lines, "taken", "releasing", "holder")
+    assert not _overlaps(lines, "opened", "closing", "pass")
+    sleeper = faulty.sleeper.start(3.0)
+    sleeper.result(timeout=LONG)
+    nap, after = step_of(faulty, sleeper, "nap"), step_of(faulty, sleeper, "after")
+    assert nap.due_at is not None
+    assert after.settled_at is not None
+    assert 0 <= (after.settled_at - nap.due_at).total_seconds() < 10
+
+
+def test_delayed_starts_and_retries_fire_by_the_databases_clock(deployment: Deployment) -> None:
+    """Scenario 44: a client whose clock is right, a worker 90 s ahead: nothing fires early, nothing an age late."""
+    deployment.worker("faulty", name="ahead", env={CLOCK_OFFSET: "90"})
+    deployment.beat("faulty")
+    faulty = deployment.load("faulty")
+    asked_at = time.monotonic()
+    run = faulty.pikku.runs.get(faulty.row.apply_async((1,), countdown=3).id)
+    run.result(timeout=LONG)
+    assert 2.9 <= time.monotonic() - asked_at < 20
+
+
+def test_fifty_passes_share_five_connections(deployment: Deployment) -> None:
+    """Scenario 37: no pass holds a connection while user code runs, so a small pool serves many threads."""
+    deployment.worker("faulty", name="threads", pool="threads", concurrency=50)
+    faulty = deployment.load("faulty")
+    runs = faulty.row.start_many([Call((3, 0.2)) for _ in range(50)])
+    seen = []
+    for run in runs:
+        assert len(run.result(timeout=LONG)) == 3
+        seen.append(_connections(faulty))
+    assert "QueuePool limit" not in deployment.processes.programs[0].log()
+    assert max(seen) <= 60
+
+
+def _connections(faulty: Any) -> int:
+    from sqlalchemy import create_engine, text  # noqa: PLC0415
+
+    engine = create_engine(faulty.pikku.settings.database_url)
+    try:
+        with engine.connect() as connection:
+            return int(
+                connection.execute(
+                    text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+                ).scalar_one()
+            )
+    finally:
+        engine.dispose()
+
+
+def test_children_forked_from_one_process_share_no_connection(deployment: Deployment) -> None:
+    """Scenario 41: the app is imported before the fork; 2,000 steps on four children, no protocol error, each child its own."""
+    worker = deployment.worker("faulty", name="forks", concurrency=4)
+    faulty = deployment.load("faulty")
+    runs = faulty.row.start_many([Call((100,)) for _ in range(20)])
+    for run in runs:
+        assert len(set(run.result(timeout=200))) == 100
+    by_run: dict[str, set[int]] = defaultdict(set)
+    for line in deployment.journal("begun"):
+        by_run[line["run"]].add(line["pid"])
+    assert len(set.union(*by_run.values())) == 4
+    for sentence in ("Traceback", "lost synchronization", "prepared statement"):
+        assert sentence not in worker.log()
+
+
+def test_recovery_leaves_alone_what_moved_on_since_it_looked(deployment: Deployment) -> None:
+    """Scenario 07: the startup pass of a second worker, thresholds 0, in the middle of a busy first one: nothing begins twice."""
+    deployment.worker("faulty", name="busy", concurrency=2)
+    faulty = deployment.load("faulty")
+    runs = [faulty.storm.start(3, 0.2) for _ in range(12)]
+    wait_for_steps(runs[0], "first")
+    for number in range(2):
+        deployment.worker("faulty", name=f"late{number}", concurrency=1)
+    for run in runs:
+        run.result(timeout=120)
+    begun = deployment.journal("begun")
+    assert len({line["key"] for line in begun}) == len(begun)
+    wait_until(lambda: all(run.head().completed_at for run in runs), seconds=LONG)
