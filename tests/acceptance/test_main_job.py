@@ -48,9 +48,9 @@ class Shop:
         return [line for line in lines if line["event"] == event]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def shop(
-    request: pytest.FixtureRequest,
+    database: str,
     fresh_database: Callable[[str], str],
     valkey_broker_url: str,
     celery_processes: CeleryProcesses,
@@ -58,7 +58,7 @@ def shop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Shop]:
     """The shop on a fresh database; processes are up to the test."""
-    database_url = fresh_database(request.param)
+    database_url = fresh_database(database)
     ledger_path = tmp_path / "ledger.jsonl"
     env = {
         "CELERY_BROKER_URL": valkey_broker_url,
@@ -86,7 +86,9 @@ def once_each(lines: list[dict[str, Any]]) -> bool:
     return len(keys) == len(set(keys))
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+@pytest.mark.parametrize(
+    ("database", "pool"), [("postgres", "prefork"), ("sqlite", "prefork"), ("postgres", "threads"), ("sqlite", "solo")]
+)
 def test_a_workflow_of_existing_tasks_runs_on_a_real_worker(shop: Shop, pool: str) -> None:
     """The main job: in place, retried by the task itself, in parallel, asleep, on another queue, as a child run. V1."""
     shop.worker(pool=pool)

@@ -1,4 +1,4 @@
-"""An app with workflows for the tests of the extension on real workers: a result backend, limits, and a shop's hostile habits."""
+"""An app with workflows for the tests of the extension on real workers: canvas, limits and leases."""
 
 from __future__ import annotations
 
@@ -8,21 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from celery import Celery, Task
+from celery import Celery
 
 from pikkuflow import PikkuFlow, Workflow, current_step
 from pikkuflow.domain.status import Dispatch
 
-
-class Loud(Task):  # type: ignore[type-arg]
-    """The app's own task class: its hooks must never run for the engine's tasks."""
-
-    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:  # noqa: ARG002 - Celery's signature
-        """Leave a trace."""
-        note(f"hook {self.name}")
-
-
-app = Celery("extension_app", task_cls=Loud)
+app = Celery("extension_app")
 app.conf.update(
     {
         "worker_prefetch_multiplier": 1,
@@ -114,13 +105,3 @@ def limited(wf: Workflow, seconds: float) -> int:
     """A step with a hard limit of its own: it is dispatched."""
     limited_step: Any = linger.s(seconds)
     return int(wf.do("limited", limited_step.set(time_limit=1), retries=1, retry_delay=0))
-
-
-@pikku.workflow(name="ext.queued")
-def queued(wf: Workflow, steps: int) -> list[int]:
-    """Every step is a message."""
-    return [wf.do(f"queued {number}", add.s(number, 1), dispatch=Dispatch.QUEUE) for number in range(steps)]
-
-
-if period := os.environ.get("EXTENSION_BEAT_SECONDS"):
-    app.conf.beat_schedule = {"doubled": {"task": "ext.double", "schedule": float(period), "args": (21,)}}

@@ -1,10 +1,9 @@
-"""The extension on real workers: refusals at start, canvas, limits, warm shutdown, a beat that is not there."""
+"""The extension on real workers: refusals at start, canvas, limits, leases, a beat that is not there."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -120,7 +119,10 @@ class TestCanvas:
         return module
 
     def test_results_chains_groups_and_chords(self, shop: Any, site: Site) -> None:
-        """``AsyncResult(run_id).get()``; head, middle and end of a chain; group; chord header; callbacks; ``send_task``."""
+        """``AsyncResult(run_id).get()``; head, middle and end of a chain; group; chord header; callbacks; ``send_task``.
+
+        A failure: ``get`` raises, the rest of a chain fails, errbacks are called.
+        """
         double, add, total = shop.double, shop.add, shop.total
         started = {
             "delay": (double.delay(1), 2),
@@ -137,8 +139,6 @@ class TestCanvas:
         }
         site.wait_for("callback 10", count=2)
 
-    def test_a_failure_goes_on_as_celery_hands_it_on(self, shop: Any, site: Site) -> None:
-        """``get`` raises, the rest of a chain fails, errbacks are called."""
         result = shop.refuse.delay(7)
         with pytest.raises(RunFailed, match="not 7"):
             result.get(timeout=60)
@@ -161,27 +161,11 @@ class TestLimits:
             run.result(timeout=60)
         assert [line for line in site.journal() if line.startswith("begun")] == ["begun limited 1", "begun limited 2"]
 
-    def test_an_apps_habits_change_nothing_for_the_engine(self, site: Site) -> None:
-        """Issue A: global limits, late acks, a rate limit, an own ``task_cls``, a ``"*"`` route and annotations."""
-        module = site.load(
-            task_time_limit=2,
-            task_soft_time_limit=1,
-            task_acks_late=True,
-            task_default_rate_limit="1/m",
-            task_routes={"*": {"queue": "celery", "priority": 9}},
-            task_annotations={"*": {"acks_late": True, "rate_limit": "1/m"}},
-        )
-        site.worker(concurrency=2)
-        assert module.queued.start(5).result(timeout=60) == [1, 2, 3, 4, 5]
-        run = module.lingering.start(0.8, 4)
-        assert len(run.result(timeout=60)) == 4
-        assert not [line for line in site.journal() if line.startswith("hook pikkuflow.")]
-
 
 class TestLeases:
     """What works is renewed for (design 7)."""
 
-    @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+    @pytest.mark.parametrize("pool", ["prefork", "threads"])
     def test_a_step_longer_than_its_lease_is_not_taken(self, site: Site, pool: str) -> None:
         """In place and dispatched: both far longer than the leases, and each worked once."""
         module = site.load(pikkuflow_run_lease_seconds=2.0, pikkuflow_step_lease_seconds=2.0)
@@ -215,40 +199,8 @@ class TestGuard:
         assert worker.is_running
 
 
-class TestShutdown:
-    """Warm SIGTERM."""
-
-    @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-    def test_a_pass_ends_after_the_step_in_hand(self, site: Site, pool: str) -> None:
-        """Issue A: in the middle of a 30 s pass; its continuation is in the queue, for the next worker."""
-        module = site.load()
-        worker = site.worker(pool=pool, concurrency=1)
-        run = module.lingering.start(1.0, 30)
-        site.wait_for("begun linger 1 1")
-        begun = time.monotonic()
-        worker.send(signal.SIGTERM)
-        assert worker.wait(seconds=20) == 0
-        assert time.monotonic() - begun < 10
-        with module.app.connection_for_read() as connection:
-            assert connection.default_channel.queue_declare("celery", passive=True).message_count >= 1
-        done = [line for line in site.journal() if line.startswith("done")]
-        assert len(done) == len([line for line in site.journal() if line.startswith("begun")])
-        assert run.status().status == "running"
-        assert [step.status for step in run.status().steps] == ["succeeded"] * len(done)
-
-
-class TestBeat:
-    """With beat, without it, and started by it."""
-
-    def test_a_workflow_in_the_beat_schedule_starts(self, site: Site) -> None:
-        """Beat commits the run itself (recipes 2)."""
-        module = site.load()
-        site.worker(pool="solo")
-        site.processes.beat(APP, env={"EXTENSION_BEAT_SECONDS": "1"})
-        head = wait_until(lambda: list(module.pikku.runs.list(workflow="ext.double", status="completed")), seconds=40)[
-            0
-        ]
-        assert module.pikku.runs.get(head.id).result() == 42
+class TestWithoutBeat:
+    """Nobody sweeps but the worker."""
 
     def test_without_beat_a_worker_sweeps(self, site: Site) -> None:
         """Design 3.8: when no sweep ran for three intervals, the worker's own thread runs it."""
