@@ -21,6 +21,7 @@ __all__ = [
     "Claims",
     "Closed",
     "Closing",
+    "DueRun",
     "EndedAttempt",
     "Expired",
     "PassNews",
@@ -35,6 +36,7 @@ __all__ = [
     "StepWrite",
     "SweepRequest",
     "Swept",
+    "Upcoming",
 ]
 
 
@@ -286,4 +288,20 @@ class Swept:
 
     runs: tuple[RunRef, ...] = ()
     steps: tuple[StepMessage, ...] = ()
+    last: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueRun:
+    """A run, or one of its rows, has a time that comes in so many seconds."""
+
+    run_id: RunId
+    in_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upcoming:
+    """One page of times that are coming; a run may be in it more than once. ``last`` is the key to go on after, None at the end."""
+
+    due: tuple[DueRun, ...] = ()
     last: str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pikkuflow.domain.act import RunRef
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import wake_runs
 
@@ -15,6 +14,5 @@ def fire_due(rt: Runtime, limit: int = 100) -> int:
     Due or not is judged again by the database when the pass opens. A broker that takes no message leaves the hints a second ahead.
     """
     popped = rt.hints.pop_due(limit)
-    found = [rt.store.get_run(run_id) for run_id in popped]
-    runs = [RunRef(id=run.id, workflow=run.workflow) for run in found if run is not None and not run.is_settled]
+    runs = rt.store.find_runs(popped) if popped else ()
     return len(runs) if wake_runs(rt, runs) else 0

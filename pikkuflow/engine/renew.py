@@ -25,19 +25,29 @@ def renew(rt: Runtime, holders: Sequence[Holder]) -> None:
     if rt.leases is None:
         return
     try:
-        for ref in renewed.passes:
-            _renew_door(rt, rt.leases, ref)
+        _renew_doors(rt, rt.leases, renewed.passes)
     except ConnectionError:
         return
 
 
-def _renew_door(rt: Runtime, leases: Leases, ref: PassRef) -> None:
-    key, ttl_seconds = run_key(ref.run_id), rt.settings.run_lease_seconds
-    lease = leases.get(key)
-    if lease is not None:
-        if lease.holder.endswith(f":{ref.pass_id}"):
-            leases.refresh(lease, ttl_seconds)
+def _renew_doors(rt: Runtime, leases: Leases, refs: Sequence[PassRef]) -> None:
+    if not refs:
         return
+    found = leases.get_all([run_key(ref.run_id) for ref in refs])
+    ours = [
+        lease
+        for ref, lease in zip(refs, found, strict=True)
+        if lease is not None and lease.holder.endswith(f":{ref.pass_id}")
+    ]
+    if ours:
+        leases.refresh_all(ours, rt.settings.run_lease_seconds)
+    for ref, lease in zip(refs, found, strict=True):
+        if lease is None:
+            _take_again(rt, leases, ref)
+
+
+def _take_again(rt: Runtime, leases: Leases, ref: PassRef) -> None:
+    """A door that is gone is taken only while the row says that the pass goes on: nobody would release it after that."""
     run = rt.store.get_run(ref.run_id)
     if run is not None and run.pass_id == ref.pass_id and run.pass_holder is not None:
-        leases.acquire(key, f"{run.pass_holder}:{ref.pass_id}", ttl_seconds)
+        leases.acquire(run_key(ref.run_id), f"{run.pass_holder}:{ref.pass_id}", rt.settings.run_lease_seconds)

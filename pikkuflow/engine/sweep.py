@@ -23,6 +23,8 @@ __all__ = ["SweepCounts", "SweepKind", "recover", "sweep"]
 
 _LOGGER: Final = logging.getLogger("pikkuflow")
 _LEASE_SECONDS: Final = 30.0
+_HINTS_WITHIN_SECONDS: Final = 3600.0
+_HINT_PAGES: Final = 100
 
 T = TypeVar("T", bound=RunRef | StepMessage)
 
@@ -76,7 +78,10 @@ def sweep(rt: Runtime, kind: SweepKind, *, startup: bool = False) -> SweepCounts
 
 
 def recover(rt: Runtime, *, startup: bool = False) -> SweepCounts:
-    """Run all kinds, in the order scheduled, stalled, undispatched; one line with five counts when anything was done (T10.13)."""
+    """Run all kinds, in the order scheduled, stalled, undispatched; one line with five counts when anything was done (T10.13).
+
+    ``startup`` also leaves the hints of rows not yet due again. Raises ``StoreUnavailable``.
+    """
     counts = SweepCounts()
     for kind in _ORDER:
         counts += _under_lease(rt, kind, startup=startup)
@@ -120,6 +125,7 @@ class _Sweep:
         self._rt = rt
         self._kind = kind
         self._held = held
+        self._startup = startup
         self._older_than = 0.0 if startup else _threshold(rt, kind)
 
     def work(self) -> SweepCounts:
@@ -132,6 +138,8 @@ class _Sweep:
             after = page.last
         if self._kind is SweepKind.STALLED:
             counts += self._deliver()
+        if self._kind is SweepKind.SCHEDULED and self._startup:
+            self._leave_hints()
         return counts
 
     def _page(self, after: str | None) -> Swept:
@@ -173,6 +181,16 @@ class _Sweep:
             warn(self._rt, f"The {self._kind} sweep could not drive this run: {error!r}", run_id=run_id)
             return False
         return True
+
+    def _leave_hints(self) -> None:
+        """Hints of what comes soon are left again: the service may have lost them (T10.7). Later ones cost one sweep interval."""
+        after = None
+        for _ in range(_HINT_PAGES):
+            page = self._rt.store.upcoming(_HINTS_WITHIN_SECONDS, self._rt.settings.sweep_page, after)
+            self._rt.hints.leave_again(page.due)
+            after = page.last
+            if after is None or (self._held is not None and self._held.is_lost):
+                return
 
     def _deliver(self) -> SweepCounts:
         runs = self._rt.store.undelivered_runs(self._rt.settings.sweep_page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,6 +37,14 @@ class Leases(Protocol):
 
     def get(self, key: str) -> Lease | None:
         """The live lease, or None."""
+        ...
+
+    def get_all(self, keys: Sequence[str]) -> tuple[Lease | None, ...]:
+        """``get`` of each key, in order, in one round trip."""
+        ...
+
+    def refresh_all(self, leases: Sequence[Lease], ttl_seconds: float) -> tuple[Lease | None, ...]:
+        """``refresh`` of each lease, in order, in one round trip."""
         ...
 
     def expire(self, key: str, holder_prefix: str) -> bool:

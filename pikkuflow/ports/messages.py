@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from pikkuflow.domain.act import RunRef, StepMessage
+from pikkuflow.domain.act import DueRun, RunRef, StepMessage
 from pikkuflow.domain.ids import RunId
 
 __all__ = ["Dispatcher", "Hints", "Watch"]
@@ -17,6 +17,10 @@ class Hints(Protocol):
 
     def leave(self, run_id: RunId, in_seconds: float) -> None:
         """Ask that the run be woken in that time; one hint a run, the earlier one stays (design 4)."""
+        ...
+
+    def leave_again(self, due: Sequence[DueRun]) -> None:
+        """Leave hints that may have been lost, in one round trip; a service that cannot lose any does nothing (design 3.8)."""
         ...
 
     def pop_due(self, limit: int) -> tuple[RunId, ...]:

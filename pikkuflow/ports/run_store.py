@@ -22,6 +22,7 @@ from pikkuflow.domain.act import (
     StepWrite,
     SweepRequest,
     Swept,
+    Upcoming,
 )
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import Holder, RunId, StepName
@@ -176,6 +177,17 @@ class RunStore(Protocol):
     # --- reading ----------------------------------------------------------------------------------------------------
     def get_run(self, run_id: RunId) -> Run | None:
         """The run, or None."""
+        ...
+
+    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[RunRef, ...]:
+        """Those of the runs that are there and not settled, in no order: one read for all of them."""
+        ...
+
+    def upcoming(self, within_seconds: float, limit: int, after: str | None = None) -> Upcoming:
+        """Times of open runs and their waiting rows that come within that time and are not there yet; ``limit`` at most.
+
+        ``after`` is the last key of the page before (D12). Hints are left again from it (design 3.8).
+        """
         ...
 
     def list_runs(self, where: RunFilter, *, limit: int, after: RunKey | None = None) -> tuple[Run, ...]:

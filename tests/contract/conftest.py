@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pikkuflow.ports import Leases
+from tests.contract.lease_benches import LEASE_SERVICES, LeaseBench, lease_bench_of
 from tests.contract.scene import Scene
 from tests.contract.sql_stores import SqlBench
 from tests.contract.stores import STORES, MemoryBench, StoreBench
@@ -58,3 +60,17 @@ def store_bench(request: pytest.FixtureRequest) -> StoreBench:
 def scene(store_bench: StoreBench) -> Scene:
     """Short words over the store."""
     return Scene(store_bench)
+
+
+@pytest.fixture(params=LEASE_SERVICES)
+def lease_bench(request: pytest.FixtureRequest) -> Iterator[LeaseBench]:
+    """Each lease service in turn, empty."""
+    made = lease_bench_of(request.param, request)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def leases(lease_bench: LeaseBench) -> Leases:
+    """A client of the service."""
+    return lease_bench.leases

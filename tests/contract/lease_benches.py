@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol
 
+import pytest
 from redis import Redis
 
 from pikkuflow.adapters.memory import MemoryLeases, MovableClock
 from pikkuflow.adapters.redis import RedisLeases
 from pikkuflow.ports import Leases
 
-__all__ = ["LEASE_SERVICES", "LeaseBench", "MemoryLeaseBench", "RedisLeaseBench", "SqlLeaseBench"]
+__all__ = ["LEASE_SERVICES", "LeaseBench", "MemoryLeaseBench", "RedisLeaseBench", "SqlLeaseBench", "lease_bench_of"]
 
 LEASE_SERVICES = ("memory", "sqlite", "postgres", "mysql", "valkey")
 
@@ -106,3 +107,14 @@ class SqlLeaseBench:
         """Close every client."""
         for client in self._clients:
             client.close()
+
+
+def lease_bench_of(service: str, request: pytest.FixtureRequest) -> LeaseBench:
+    """The bench of that service, empty."""
+    if service == "memory":
+        return MemoryLeaseBench()
+    if service == "valkey":
+        return RedisLeaseBench(request.getfixturevalue("valkey_url"))
+    store_bench = request.getfixturevalue(f"{service}_bench")
+    store_bench.empty()
+    return SqlLeaseBench(store_bench)

@@ -13,6 +13,7 @@ from redis import Redis
 
 from pikkuflow.adapters.memory import MemoryHints, MovableClock
 from pikkuflow.adapters.redis import RedisHints
+from pikkuflow.domain.act import DueRun
 from pikkuflow.domain.ids import RunId
 from pikkuflow.ports import Hints
 
@@ -60,6 +61,18 @@ def test_a_hint_is_due_when_its_time_has_come(bench: _Bench, hints: Hints) -> No
 
     assert hints.pop_due(10) == (_RUN,)
     assert hints.pop_due(10) == ()
+
+
+def test_hints_that_may_be_lost_are_left_again(bench: _Bench, hints: Hints) -> None:
+    """Design 3.8: many at once; a hint that is still there and earlier stays."""
+    hints.leave(_OTHER, 5)
+    hints.leave_again([DueRun(run_id=_RUN, in_seconds=60), DueRun(run_id=_OTHER, in_seconds=60)])
+    hints.leave_again([])
+
+    bench.advance(6)
+    assert hints.pop_due(10) == (_OTHER,)
+    bench.advance(55)
+    assert hints.pop_due(10) == (_RUN,)
 
 
 def test_a_hint_for_now_is_due_at_once(hints: Hints) -> None:

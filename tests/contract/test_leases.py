@@ -4,51 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 import pytest
+from redis import Redis
 
-from pikkuflow.adapters.system_clock import SystemClock
-from pikkuflow.engine.with_lease import HeldLease, with_lease
-from pikkuflow.errors import LeaseLost, LeaseTaken
 from pikkuflow.ports import Lease, Leases
-from tests.contract.lease_benches import (
-    LEASE_SERVICES,
-    LeaseBench,
-    MemoryLeaseBench,
-    RedisLeaseBench,
-    SqlLeaseBench,
-)
+from tests.contract.lease_benches import LeaseBench, RedisLeaseBench, lease_bench_of
 
 _ONE = "node-one:1"
 _TWO = "node-two:2"
-
-
-@pytest.fixture(params=LEASE_SERVICES)
-def bench(request: pytest.FixtureRequest) -> Iterator[LeaseBench]:
-    """Each lease service in turn, empty."""
-    made = _bench_of(request.param, request)
-    yield made
-    made.close()
-
-
-def _bench_of(service: str, request: pytest.FixtureRequest) -> LeaseBench:
-    if service == "memory":
-        return MemoryLeaseBench()
-    if service == "valkey":
-        return RedisLeaseBench(request.getfixturevalue("valkey_url"))
-    store_bench = request.getfixturevalue(f"{service}_bench")
-    store_bench.empty()
-    return SqlLeaseBench(store_bench)
-
-
-@pytest.fixture
-def leases(bench: LeaseBench) -> Leases:
-    """A client of the service."""
-    return bench.leases
 
 
 def _taken(leases: Leases, key: str = "key", holder: str = _ONE, ttl_seconds: float = 30.0) -> Lease:
@@ -57,13 +24,13 @@ def _taken(leases: Leases, key: str = "key", holder: str = _ONE, ttl_seconds: fl
     return lease
 
 
-def test_a_key_has_one_holder(bench: LeaseBench, leases: Leases) -> None:
+def test_a_key_has_one_holder(lease_bench: LeaseBench, leases: Leases) -> None:
     """T9.1: the first gets token 1, a second gets nothing, and everyone can see who holds it."""
     lease = _taken(leases)
 
     assert (lease.key, lease.holder, lease.token) == ("key", _ONE, 1)
-    assert bench.another().acquire("key", _TWO, 30) is None
-    seen = bench.another().get("key")
+    assert lease_bench.another().acquire("key", _TWO, 30) is None
+    seen = lease_bench.another().get("key")
     assert seen is not None
     assert (seen.holder, seen.token) == (_ONE, 1)
 
@@ -80,22 +47,22 @@ def test_keys_are_independent(leases: Leases) -> None:
     assert _taken(leases, "another key", _TWO).token == 1
 
 
-def test_the_same_holder_keeps_its_token_and_extends(bench: LeaseBench, leases: Leases) -> None:
+def test_the_same_holder_keeps_its_token_and_extends(lease_bench: LeaseBench, leases: Leases) -> None:
     """T9.3: taking one's own live key again is an extension."""
     first = _taken(leases)
-    bench.advance(20)
+    lease_bench.advance(20)
 
     again = _taken(leases)
-    bench.advance(20)
+    lease_bench.advance(20)
 
     assert again.token == first.token
     assert leases.get("key") is not None
 
 
-def test_a_lapsed_lease_goes_to_the_next_holder_with_the_next_token(bench: LeaseBench, leases: Leases) -> None:
+def test_a_lapsed_lease_goes_to_the_next_holder_with_the_next_token(lease_bench: LeaseBench, leases: Leases) -> None:
     """T9.4: and the old holder's refresh is refused."""
     old = _taken(leases)
-    bench.advance(31)
+    lease_bench.advance(31)
 
     new = _taken(leases, holder=_TWO)
 
@@ -103,19 +70,19 @@ def test_a_lapsed_lease_goes_to_the_next_holder_with_the_next_token(bench: Lease
     assert leases.refresh(old, 30) is None
 
 
-def test_a_lapsed_lease_cannot_be_refreshed_though_nobody_took_it(bench: LeaseBench, leases: Leases) -> None:
+def test_a_lapsed_lease_cannot_be_refreshed_though_nobody_took_it(lease_bench: LeaseBench, leases: Leases) -> None:
     """T9.4: between lapse and refresh someone else may have come and gone."""
     old = _taken(leases)
-    bench.advance(31)
+    lease_bench.advance(31)
 
     assert leases.get("key") is None
     assert leases.refresh(old, 30) is None
 
 
-def test_a_holder_that_lapsed_comes_back_with_a_new_token(bench: LeaseBench, leases: Leases) -> None:
+def test_a_holder_that_lapsed_comes_back_with_a_new_token(lease_bench: LeaseBench, leases: Leases) -> None:
     """T9.4: a lapse is a change of hands, also to oneself."""
     old = _taken(leases)
-    bench.advance(31)
+    lease_bench.advance(31)
 
     assert _taken(leases).token == 2
     assert leases.refresh(old, 30) is None
@@ -134,10 +101,10 @@ def test_release_frees_the_key_and_tokens_go_on_rising(leases: Leases) -> None:
     assert [first.token, second.token, third.token] == [1, 2, 3]
 
 
-def test_a_stale_release_has_no_effect(bench: LeaseBench, leases: Leases) -> None:
+def test_a_stale_release_has_no_effect(lease_bench: LeaseBench, leases: Leases) -> None:
     """T9.6: whoever lost the key cannot free it for the new holder."""
     old = _taken(leases)
-    bench.advance(31)
+    lease_bench.advance(31)
     new = _taken(leases, holder=_TWO)
 
     assert not leases.release(old)
@@ -166,13 +133,13 @@ def test_a_lease_of_an_earlier_token_of_the_same_holder_is_stale(leases: Leases)
     assert leases.refresh(new, 30) is not None
 
 
-def test_refresh_extends(bench: LeaseBench, leases: Leases) -> None:
+def test_refresh_extends(lease_bench: LeaseBench, leases: Leases) -> None:
     """T9.7: the refreshed lease outlives its first time to live, and later expiry is told."""
     lease = _taken(leases)
-    bench.advance(20)
+    lease_bench.advance(20)
 
     refreshed = leases.refresh(lease, 30)
-    bench.advance(20)
+    lease_bench.advance(20)
 
     assert refreshed is not None
     assert (refreshed.holder, refreshed.token) == (lease.holder, lease.token)
@@ -196,9 +163,9 @@ def test_the_expiry_that_is_told_is_the_expiry_that_is_stored(leases: Leases) ->
     assert abs(seen_later.expires_at - refreshed.expires_at) < 0.05
 
 
-def test_concurrent_acquires_admit_exactly_one(bench: LeaseBench) -> None:
+def test_concurrent_acquires_admit_exactly_one(lease_bench: LeaseBench) -> None:
     """T9.8: five clients at once, ten times over."""
-    clients = [bench.another() for _ in range(5)]
+    clients = [lease_bench.another() for _ in range(5)]
     with ThreadPoolExecutor(len(clients)) as pool:
         for turn in range(10):
             got = list(
@@ -211,11 +178,11 @@ def test_concurrent_acquires_admit_exactly_one(bench: LeaseBench) -> None:
             assert [lease.token for lease in winners] == [1]
 
 
-def test_concurrent_acquires_of_a_lapsed_key_admit_exactly_one(bench: LeaseBench) -> None:
+def test_concurrent_acquires_of_a_lapsed_key_admit_exactly_one(lease_bench: LeaseBench) -> None:
     """T9.8: also when the key has a past."""
-    _taken(bench.leases)
-    bench.advance(31)
-    clients = [bench.another() for _ in range(5)]
+    _taken(lease_bench.leases)
+    lease_bench.advance(31)
+    clients = [lease_bench.another() for _ in range(5)]
     with ThreadPoolExecutor(len(clients)) as pool:
         got = list(pool.map(lambda numbered: numbered[1].acquire("key", f"node:{numbered[0]}", 30), enumerate(clients)))
 
@@ -266,91 +233,50 @@ def test_expire_leaves_other_holders_alone(leases: Leases) -> None:
     assert leases.get("two") is not None
 
 
-# --- with_lease ---------------------------------------------------------------------------------------------------------
+# --- in bulk (design 3.1) -----------------------------------------------------------------------------------------------
 
 
-def _while_held(leases: Leases, body: Any, *, ttl_seconds: float = 30.0) -> Any:
-    return with_lease(leases, "key", _ONE, body, ttl_seconds=ttl_seconds, clock=SystemClock())
+def test_many_keys_are_read_in_their_order(leases: Leases) -> None:
+    """``get_all``: a lease or None for each key, also for none."""
+    first, second = _taken(leases, "first"), _taken(leases, "second", _TWO)
+
+    assert leases.get_all([]) == ()
+    found = leases.get_all(["second", "nobody's", "first"])
+
+    assert [lease and (lease.key, lease.holder, lease.token) for lease in found] == [
+        (second.key, second.holder, second.token),
+        None,
+        (first.key, first.holder, first.token),
+    ]
 
 
-def test_with_lease_gives_the_lease_and_frees_the_key(leases: Leases) -> None:
-    """T9.9: the body sees its lease, its result comes back, and then the key is free."""
-    seen = _while_held(leases, lambda held: (held.lease.holder, leases.get("key")))
+def test_many_leases_are_refreshed_each_by_compare(lease_bench: LeaseBench, leases: Leases) -> None:
+    """``refresh_all``: what is not this lease any more is None and left alone, the others last longer."""
+    kept, gone, lost = (_taken(leases, key) for key in ("kept", "gone", "lost"))
+    leases.release(gone)
+    leases.release(lost)
+    _taken(leases, "lost", _TWO)
 
-    assert seen[0] == _ONE
-    assert seen[1] is not None
-    assert leases.get("key") is None
+    refreshed = leases.refresh_all([lost, kept, gone], 90)
 
-
-def test_with_lease_refuses_a_taken_key_at_once(leases: Leases) -> None:
-    """T9.10: the body is not called, and the holder is not disturbed."""
-    _taken(leases, holder=_TWO)
-
-    with pytest.raises(LeaseTaken) as refused:
-        _while_held(leases, lambda _: pytest.fail("the body was called"))
-
-    assert refused.value.key == "key"
-    held = leases.get("key")
-    assert held is not None
-    assert held.holder == _TWO
+    assert [lease is not None for lease in refreshed] == [False, True, False]
+    assert leases.refresh_all([], 90) == ()
+    lease_bench.advance(60)
+    assert [lease is not None for lease in leases.get_all(["kept", "gone", "lost"])] == [True, False, False]
 
 
-def test_with_lease_frees_the_key_when_its_body_raises(leases: Leases) -> None:
-    """T9.11: the body's own error comes out."""
+def test_bulk_calls_survive_a_server_that_forgot_its_scripts(valkey_url: str) -> None:
+    """A restarted Redis knows no script: it is told once, and every call is answered."""
+    bench = RedisLeaseBench(valkey_url)
+    try:
+        held = [_taken(bench.leases, key) for key in ("a", "b")]
+        with Redis.from_url(valkey_url) as server:
+            server.script_flush()
 
-    def body(_: HeldLease) -> None:
-        raise LookupError("the body's own")
-
-    with pytest.raises(LookupError, match="the body's own"):
-        _while_held(leases, body)
-    assert leases.get("key") is None
-
-
-def test_with_lease_does_not_vouch_for_a_body_that_outlived_its_lease(bench: LeaseBench, leases: Leases) -> None:
-    """T9.12: nobody took the key, but somebody could have."""
-    with pytest.raises(LeaseLost):
-        _while_held(leases, lambda _: bench.advance(31))
-
-
-def test_with_lease_notices_a_loss_after_the_last_renewal(bench: LeaseBench, leases: Leases) -> None:
-    """T9.13: the key went to someone else just before the body returned, and stays theirs."""
-
-    def body(_: HeldLease) -> str:
-        bench.advance(31)
-        _taken(leases, holder=_TWO)
-        return "done"
-
-    with pytest.raises(LeaseLost):
-        _while_held(leases, body)
-    held = leases.get("key")
-    assert held is not None
-    assert held.holder == _TWO
-
-
-def test_with_lease_tells_its_body_of_the_loss(bench: LeaseBench, leases: Leases) -> None:
-    """T9.14: a renewal finds the key gone, and the body can stop."""
-
-    def body(held: HeldLease) -> None:
-        bench.advance(31)
-        _taken(leases, holder=_TWO)
-        assert held.wait_until_lost(30)
-        held.check()
-
-    with pytest.raises(LeaseLost):
-        with_lease(leases, "key", _ONE, body, ttl_seconds=0.3, clock=SystemClock())
-
-
-def test_with_lease_keeps_the_lease_alive_past_its_time(bench: LeaseBench, leases: Leases) -> None:
-    """T9.15: renewals carry it over several times to live."""
-
-    def body(held: HeldLease) -> str:
-        for _ in range(5):
-            bench.advance(20)
-            held.renew()
-            assert leases.acquire("key", _TWO, 30) is None
-        return "done"
-
-    assert _while_held(leases, body) == "done"
+        assert all(bench.leases.refresh_all(held, 30))
+        assert all(bench.leases.get_all(["a", "b"]))
+    finally:
+        bench.close()
 
 
 # --- whose clock --------------------------------------------------------------------------------------------------------
@@ -385,7 +311,7 @@ def skewed(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("service", ["postgres", "mysql", "valkey"])
 def test_expiry_is_judged_by_the_services_clock(service: str, skewed: Any, request: pytest.FixtureRequest) -> None:
     """T9.17: a client whose clock is an hour ahead neither takes a live lease nor writes one that lasts an hour longer."""
-    bench = _bench_of(service, request)
+    bench = lease_bench_of(service, request)
     try:
         lease = _taken(bench.leases)
         honest_now = time.time()

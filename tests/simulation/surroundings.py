@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from pikkuflow.domain.act import RunRef, StepMessage
+from pikkuflow.domain.act import DueRun, RunRef, StepMessage
 from pikkuflow.domain.ids import RunId
 from pikkuflow.errors import DispatchError, StoreUnavailable
 from tests.simulation.plan import FaultKind
@@ -167,6 +167,11 @@ class SimHints:
             at = stage.now + in_seconds
             self._stage.due[run_id] = min(at, self._stage.due.get(run_id, at))
         stage.point("leave", "after", (run_id,))
+
+    def leave_again(self, due: Sequence[DueRun]) -> None:
+        """Leave hints that may have been lost."""
+        for one in due:
+            self.leave(one.run_id, one.in_seconds)
 
     def pop_due(self, limit: int) -> tuple[RunId, ...]:
         """Take what is due."""

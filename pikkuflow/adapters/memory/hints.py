@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from pikkuflow.domain.act import DueRun
 from pikkuflow.domain.ids import RunId
 from pikkuflow.ports import Clock
 
@@ -38,6 +39,11 @@ class MemoryHints:
         at = self._clock.now().timestamp() + in_seconds
         with self._changed:
             self._due[run_id] = min(at, self._due.get(run_id, at))
+
+    def leave_again(self, due: Sequence[DueRun]) -> None:
+        """Leave hints that may have been lost."""
+        for one in due:
+            self.leave(one.run_id, one.in_seconds)
 
     def pop_due(self, limit: int) -> tuple[RunId, ...]:
         """Take the runs whose time has come; each is given to one caller."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -65,6 +66,14 @@ class MemoryLeases:
             now = self._now()
             known = self._leases.get(key)
             return known if known is not None and known.expires_at > now else None
+
+    def get_all(self, keys: Sequence[str]) -> tuple[Lease | None, ...]:
+        """``get`` of each key, in order."""
+        return tuple([self.get(key) for key in keys])
+
+    def refresh_all(self, leases: Sequence[Lease], ttl_seconds: float) -> tuple[Lease | None, ...]:
+        """``refresh`` of each lease, in order."""
+        return tuple([self.refresh(lease, ttl_seconds) for lease in leases])
 
     def expire(self, key: str, holder_prefix: str) -> bool:
         """Free the key if its holder is the prefix or begins with it as whole parts (design 3.9). False: it does not."""

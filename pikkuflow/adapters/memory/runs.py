@@ -78,6 +78,12 @@ class RunActs:
             row = self._tables.runs.get(run_id)
             return None if row is None else row.record()
 
+    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[RunRef, ...]:
+        """Those of the runs that are there and not settled."""
+        with self._tables.lock:
+            rows = (self._tables.runs.get(run_id) for run_id in dict.fromkeys(run_ids))
+            return tuple(row.ref for row in rows if row is not None and not row.is_settled)
+
     def list_runs(self, where: RunFilter, *, limit: int, after: RunKey | None = None) -> tuple[Run, ...]:
         """Newest first, by (created_at, id), after the key given."""
         with self._tables.lock:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
-from pikkuflow.domain.act import RunRef, StepMessage, SweepRequest, Swept
+from pikkuflow.domain.act import DueRun, RunRef, StepMessage, SweepRequest, Swept, Upcoming
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepStatus
 from pikkuflow.domain.step import Place
@@ -56,6 +56,29 @@ class SweepActs:
             for run in self._runs():
                 self._drive_due(run, page)
             return page.swept()
+
+    def upcoming(self, within_seconds: float, limit: int, after: str | None = None) -> Upcoming:
+        """Times of open runs and their waiting rows that are coming, soonest first."""
+        with self._tables.lock:
+            now = self._tables.clock.now()
+            coming = sorted(
+                (due_at.isoformat(), name, DueRun(run_id=run.id, in_seconds=(due_at - now).total_seconds()))
+                for run in self._runs()
+                for name, due_at in self._times(run)
+                if now < due_at <= now + timedelta(seconds=within_seconds)
+            )
+            page = [(f"{at} {name}", due) for at, name, due in coming if after is None or f"{at} {name}" > after][
+                :limit
+            ]
+            last = page[-1][0] if page and len(page) >= limit else None
+            return Upcoming(due=tuple(due for _, due in page), last=last)
+
+    def _times(self, run: RunRow) -> Iterable[tuple[str, datetime]]:
+        if run.due_at is not None:
+            yield run.id, run.due_at
+        for row in self._rows(run.id):
+            if row.is_waiting and row.due_at is not None:
+                yield f"{run.id}\0{row.name}", row.due_at
 
     def _drive_due(self, run: RunRow, page: _Page) -> None:
         can_wake = not run.is_held(page.now) and not run.is_delayed(page.now)

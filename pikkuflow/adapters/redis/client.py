@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
@@ -83,8 +84,33 @@ class RedisClient:
         except RedisError as error:
             raise ConnectionError(f"Redis or Valkey does not serve: {error}") from error
 
+    def run_all(self, script: Script, calls: Sequence[tuple[tuple[str, ...], tuple[str | int, ...]]]) -> list[Any]:
+        """Run a script that may be repeated, once for each pair of keys and arguments, in one round trip.
+
+        Raises:
+            ConnectionError: as ``run``.
+        """
+        client = self.connect()
+        try:
+            try:
+                return _pipelined(client, script, calls)
+            except NoScriptError:
+                client.script_load(script.text)
+                return _pipelined(client, script, calls)
+        except RedisError as error:
+            raise ConnectionError(f"Redis or Valkey does not serve: {error}") from error
+
     def close(self) -> None:
         """Give back the connections; the next question opens new ones."""
         client, self._client = self._client, None
         if client is not None and self._pid == os.getpid():
             client.close()
+
+
+def _pipelined(
+    client: Redis, script: Script, calls: Sequence[tuple[tuple[str, ...], tuple[str | int, ...]]]
+) -> list[Any]:
+    with client.pipeline(transaction=False) as pipeline:
+        for keys, arguments in calls:
+            pipeline.evalsha(script.digest, len(keys), *keys, *arguments)
+        return pipeline.execute()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -15,6 +15,7 @@ from redis.client import PubSub
 from redis.exceptions import RedisError
 
 from pikkuflow.adapters.redis.client import DEFAULT_PREFIX, RedisClient, Script
+from pikkuflow.domain.act import DueRun
 from pikkuflow.domain.ids import RunId
 
 __all__ = ["RedisHints", "RedisWatch"]
@@ -68,8 +69,20 @@ class RedisHints:
 
     def leave(self, run_id: RunId, in_seconds: float) -> None:
         """Ask that the run be woken in that time; the earlier of two hints stays."""
+        self._leave([DueRun(run_id=run_id, in_seconds=in_seconds)])
+
+    def leave_again(self, due: Sequence[DueRun]) -> None:
+        """Leave hints that may have been lost, pipelined."""
+        if due:
+            self._leave(due)
+
+    def _leave(self, due: Sequence[DueRun]) -> None:
+        calls = [(one.run_id, max(0, round(one.in_seconds * 1_000))) for one in due]
         try:
-            self._client.run(_LEAVE, (self._due_key,), run_id, max(0, round(in_seconds * 1_000)))
+            if len(calls) == 1:
+                self._client.run(_LEAVE, (self._due_key,), *calls[0])
+            else:
+                self._client.run_all(_LEAVE, [((self._due_key,), call) for call in calls])
         except ConnectionError as error:
             self._outage.began(error)
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from pikkuflow.adapters.redis.client import DEFAULT_PREFIX, RedisClient, Script
 from pikkuflow.ports import Lease
@@ -51,10 +52,7 @@ class RedisLeases:
             ConnectionError: the server does not answer.
         """
         keys = self._keys(lease.key)
-        until = self._client.run(_REFRESH, keys, _held(lease), _milliseconds(ttl_seconds), _COUNTER_MS)
-        if until is None:
-            return None
-        return Lease(key=lease.key, holder=lease.holder, token=lease.token, expires_at=until / 1_000)
+        return _refreshed(lease, self._client.run(_REFRESH, keys, *_asked(lease, ttl_seconds)))
 
     def release(self, lease: Lease) -> bool:
         """Free by compare; the counter stays. False when it was not this lease's any more.
@@ -70,11 +68,26 @@ class RedisLeases:
         Raises:
             ConnectionError: the server does not answer.
         """
-        got = self._client.run(_GET, self._keys(key)[:1])
-        if got is None:
-            return None
-        token, holder = got[0].split(" ", 1)
-        return Lease(key=key, holder=holder, token=int(token), expires_at=got[1] / 1_000)
+        return _found(key, self._client.run(_GET, self._keys(key)[:1]))
+
+    def get_all(self, keys: Sequence[str]) -> tuple[Lease | None, ...]:
+        """``get`` of each key, in order.
+
+        Raises:
+            ConnectionError: the server does not answer.
+        """
+        answers = self._client.run_all(_GET, [(self._keys(key)[:1], ()) for key in keys]) if keys else []
+        return tuple(_found(key, got) for key, got in zip(keys, answers, strict=True))
+
+    def refresh_all(self, leases: Sequence[Lease], ttl_seconds: float) -> tuple[Lease | None, ...]:
+        """``refresh`` of each lease, in order.
+
+        Raises:
+            ConnectionError: the server does not answer.
+        """
+        calls = [(self._keys(lease.key), _asked(lease, ttl_seconds)) for lease in leases]
+        answers = self._client.run_all(_REFRESH, calls) if calls else []
+        return tuple(_refreshed(lease, until) for lease, until in zip(leases, answers, strict=True))
 
     def expire(self, key: str, holder_prefix: str) -> bool:
         """Free the key if its holder is the prefix or begins with it as whole parts (design 3.9).
@@ -91,6 +104,23 @@ class RedisLeases:
     def _keys(self, key: str) -> tuple[str, str]:
         # The braces keep both in one slot of a cluster.
         return f"{self._prefix}lease:{{{key}}}", f"{self._prefix}token:{{{key}}}"
+
+
+def _found(key: str, got: Any) -> Lease | None:
+    if got is None:
+        return None
+    token, holder = got[0].split(" ", 1)
+    return Lease(key=key, holder=holder, token=int(token), expires_at=got[1] / 1_000)
+
+
+def _asked(lease: Lease, ttl_seconds: float) -> tuple[str | int, ...]:
+    return _held(lease), _milliseconds(ttl_seconds), _COUNTER_MS
+
+
+def _refreshed(lease: Lease, until: Any) -> Lease | None:
+    if until is None:
+        return None
+    return Lease(key=lease.key, holder=lease.holder, token=lease.token, expires_at=until / 1_000)
 
 
 def _held(lease: Lease) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from pikkuflow.adapters.sql.run_store import SqlRunStore
+from pikkuflow.domain.act import DueRun
 from pikkuflow.domain.ids import RunId
 from pikkuflow.errors import PikkuFlowError
 from pikkuflow.ports import Watch
@@ -36,6 +37,9 @@ class DueColumnHints:
             if not self._is_away:
                 _log.warning("A hint could not be left, the sweeps will find the run: %s", error)
             self._is_away = True
+
+    def leave_again(self, due: Sequence[DueRun]) -> None:
+        """Nothing: the columns are the hints."""
 
     def pop_due(self, limit: int) -> tuple[RunId, ...]:  # noqa: ARG002 - the port's
         """Nothing: the scheduled sweep finds what is due."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -52,6 +52,14 @@ class SqlLeases:
         """The live lease, or None."""
         return self._call(lambda tx: _live(tx, key))
 
+    def get_all(self, keys: Sequence[str]) -> tuple[Lease | None, ...]:
+        """``get`` of each key, in order, in one statement."""
+        return self._call(lambda tx: _all_live(tx, keys)) if keys else ()
+
+    def refresh_all(self, leases: Sequence[Lease], ttl_seconds: float) -> tuple[Lease | None, ...]:
+        """``refresh`` of each lease, in order, in one transaction."""
+        return self._call(lambda tx: _refresh_all(tx, leases, ttl_seconds)) if leases else ()
+
     def expire(self, key: str, holder_prefix: str) -> bool:
         """Free the key if its holder is the prefix or begins with it as whole ``:`` parts. False: it does not."""
         return self._call(lambda tx: _expire(tx, key, holder_prefix))
@@ -90,6 +98,19 @@ def _refresh(tx: Transaction, held: Lease, ttl_seconds: float) -> Lease | None:
         return None
     tx.do(update(table).where(table.c.key == held.key).values(expires_at=ahead(tx.now(), ttl_seconds)))
     return _live(tx, held.key)
+
+
+def _all_live(tx: Transaction, keys: Sequence[str]) -> tuple[Lease | None, ...]:
+    now = tx.now()
+    rows = tx.all(select(table).where(table.c.key.in_(sorted(set(keys))), table.c.expires_at > now))
+    live = {row["key"]: _lease_of(row) for row in rows}
+    return tuple(live.get(key) for key in keys)
+
+
+def _refresh_all(tx: Transaction, leases: Sequence[Lease], ttl_seconds: float) -> tuple[Lease | None, ...]:
+    """In the order of the keys, so that two processes never wait for each other."""
+    done = {held.key: _refresh(tx, held, ttl_seconds) for held in sorted(leases, key=lambda held: held.key)}
+    return tuple(done[held.key] for held in leases)
 
 
 def _release(tx: Transaction, held: Lease) -> bool:
@@ -133,4 +154,8 @@ def _live(tx: Transaction, key: str) -> Lease | None:
     row = tx.first(select(table).where(table.c.key == key))
     if row is None or row["expires_at"] <= tx.now():
         return None
-    return Lease(key=key, holder=row["holder"], token=row["token"], expires_at=row["expires_at"].timestamp())
+    return _lease_of(row)
+
+
+def _lease_of(row: Mapping[str, Any]) -> Lease:
+    return Lease(key=row["key"], holder=row["holder"], token=row["token"], expires_at=row["expires_at"].timestamp())

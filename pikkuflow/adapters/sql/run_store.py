@@ -5,7 +5,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from pikkuflow.adapters.sql import claims, closing, holders, passes, postgres_claims, postgres_passes, runs, sweeps
+from pikkuflow.adapters.sql import (
+    claims,
+    closing,
+    holders,
+    passes,
+    postgres_claims,
+    postgres_passes,
+    runs,
+    sweeps,
+    timers,
+)
 from pikkuflow.adapters.sql.database import Database
 from pikkuflow.adapters.sql.engines import Kind
 from pikkuflow.adapters.sql.migrations import check_schema
@@ -26,6 +36,7 @@ from pikkuflow.domain.act import (
     StepWrite,
     SweepRequest,
     Swept,
+    Upcoming,
 )
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import Holder, RunId, StepName
@@ -47,6 +58,14 @@ class _Reads:
     def get_run(self, run_id: RunId) -> Run | None:
         """The run, or None."""
         return self.database.read(lambda tx: runs.get_run(tx, run_id))
+
+    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[RunRef, ...]:
+        """Those of the runs that are there and not settled."""
+        return self.database.read(lambda tx: timers.find_runs(tx, run_ids)) if run_ids else ()
+
+    def upcoming(self, within_seconds: float, limit: int, after: str | None = None) -> Upcoming:
+        """Times of open runs and their rows that are coming."""
+        return self.database.read(lambda tx: timers.upcoming(tx, within_seconds, limit, after))
 
     def list_runs(self, where: RunFilter, *, limit: int, after: RunKey | None = None) -> tuple[Run, ...]:
         """Newest first, by (created_at, id)."""

@@ -9,6 +9,7 @@ import pytest
 
 from pikkuflow.adapters.memory.hints import MemoryHints
 from pikkuflow.domain.act import RunRef
+from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus
 from pikkuflow.engine.sweep import SweepCounts, SweepKind, recover, sweep
 from tests.unit.engine.bench import Bench, Task
@@ -126,6 +127,22 @@ def test_a_sleep_whose_hint_was_lost_is_woken_by_the_sweep() -> None:
     bench.work()
 
     assert bench.output() == "awake"
+
+
+def test_a_startup_pass_leaves_hints_of_what_comes_soon_again() -> None:
+    """T10.7, design 3.8: a service that lost its hints has them again, for the remainder; a periodic sweep leaves none."""
+    bench = a_bench()
+    bench.start("sleepy")
+    bench.work()
+    hints = MemoryHints(bench.clock)
+    rt = bench.other(hints=hints)
+    bench.clock.advance(20)
+    recover(rt)
+    assert hints.due_in_seconds(RunId("r1")) is None
+
+    recover(rt, startup=True)
+
+    assert hints.due_in_seconds(RunId("r1")) == pytest.approx(40)
 
 
 def test_a_retry_that_is_due_is_sent_by_the_sweep() -> None:
