@@ -32,11 +32,14 @@ class PassActs:
             if refusal is not None:
                 return refusal
             _take(run, opening, now)
+            taken = run.record()
+            self._tables.between_statements()
             rows = sorted(self._tables.steps_of(run.id).values(), key=lambda row: row.seq)
+            read_at = self._tables.clock.now()
             return History(
                 pass_id=opening.pass_id,
-                run=run.record(),
-                steps=tuple(row.record(now) for row in rows),
+                run=taken,
+                steps=tuple(row.record(read_at) for row in rows),
             )
 
     def record(self, ref: PassRef, write: StepWrite) -> PassNews | None:

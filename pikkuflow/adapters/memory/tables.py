@@ -7,6 +7,7 @@ that only the store reads: ``not_before``, ``news_at``, ``retried``, ``opened_at
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Final
@@ -290,10 +291,14 @@ _STEP_FIELDS: Final = tuple(column.name for column in fields(Step) if column.nam
 
 @dataclass(slots=True, kw_only=True)
 class Tables:
-    """The whole database. Who holds ``lock`` is in a transaction; the clock is the database's."""
+    """The whole database. Who holds ``lock`` is in a transaction; the clock is the database's.
+
+    ``between_statements`` is called where SQL has two statements in one act, which others may come between: for the simulation.
+    """
 
     clock: Clock
     lock: threading.RLock = field(default_factory=threading.RLock)
+    between_statements: Callable[[], None] = lambda: None
     runs: dict[RunId, RunRow] = field(default_factory=dict)
     steps: dict[RunId, dict[StepName, StepRow]] = field(default_factory=dict)
     attempts: dict[RunId, dict[tuple[StepName, int], Attempt]] = field(default_factory=dict)
