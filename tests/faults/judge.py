@@ -13,7 +13,12 @@ from pikkuflow.domain.step import Place, Step
 from tests.faults.soak_chaos import Done, Fault
 
 Line = dict[str, Any]
-RECOVERY = (Fault.CHILD, Fault.NODE_RESTART, Fault.NODE_LOSS)
+_RECOVERY = (
+    ("child kill", Fault.CHILD, False),
+    ("node restart, from its kill", Fault.NODE_RESTART, False),
+    ("node restart, from the moment it was up", Fault.NODE_RESTART, True),
+    ("node loss", Fault.NODE_LOSS, False),
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,7 +28,7 @@ class Verdict:
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
-    recovery: dict[Fault, list[float]] = field(default_factory=dict)
+    recovery: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def is_good(self) -> bool:
@@ -35,8 +40,8 @@ class Verdict:
         yield from (f"LOST    {text}" for text in self.lost)
         yield from (f"DOUBLED {text}" for text in self.doubled)
         yield from (f"STUCK   {text}" for text in self.stuck)
-        for fault, seconds in self.recovery.items():
-            yield f"time to recover, {fault.value}: {_spread(seconds)}"
+        for title, seconds in self.recovery.items():
+            yield f"time to recover, {title}: {_spread(seconds)}"
 
 
 def _spread(seconds: list[float]) -> str:
@@ -56,7 +61,7 @@ def judge(client: Any, asked: Iterable[str], open_runs: set[str], journal: list[
     for run_id in asked:
         if run_id not in open_runs:
             _judge_run(verdict, client, run_id, lines, frozen)
-    verdict.recovery = {fault: _recoveries(journal, done, fault) for fault in RECOVERY}
+    verdict.recovery = _recoveries(journal, done)
     return verdict
 
 
@@ -106,22 +111,25 @@ def _was_frozen(line: Line, frozen: set[tuple[int, float]]) -> bool:
     return any(pid == line["pid"] and line["at"] > at for pid, at in frozen)
 
 
-def _recoveries(journal: list[Line], done: list[Done], fault: Fault) -> list[float]:
-    """From each kill to the next begin of every step that it interrupted."""
-    found = []
-    for one in done:
-        if one.fault is not fault:
-            continue
-        for line in journal:
-            if line["event"] == "begun" and line["pid"] in one.pids and line["at"] <= one.at + 0.1:
-                again = _interrupted(line, journal, one)
-                if again is not None:
-                    found.append(max(0.0, again - one.at))
+def _recoveries(journal: list[Line], done: list[Done]) -> dict[str, list[float]]:
+    """From each kill to the next begin of every step that it interrupted, where no other fault came between."""
+    by_key: dict[str, list[Line]] = defaultdict(list)
+    for line in journal:
+        by_key[line["key"]].append(line)
+    found: dict[str, list[float]] = {title: [] for title, *_ in _RECOVERY}
+    for title, fault, is_from_back in _RECOVERY:
+        for one in (one for one in done if one.fault is fault):
+            for again in _begun_again(by_key, one):
+                if not any(one.at < other.at < again for other in done):
+                    found[title].append(max(0.0, again - (one.back_at if is_from_back else one.at)))
     return found
 
 
-def _interrupted(line: Line, journal: list[Line], one: Done) -> float | None:
-    same = [other for other in journal if other["key"] == line["key"] and other["at"] >= line["at"]]
-    if any(other["event"] == "done" and other["pid"] == line["pid"] for other in same):
-        return None
-    return min((o["at"] for o in same if o["event"] == "begun" and o["at"] > one.at), default=None)
+def _begun_again(by_key: Mapping[str, list[Line]], one: Done) -> Iterable[float]:
+    for lines in by_key.values():
+        for line in lines:
+            if line["event"] == "begun" and line["pid"] in one.pids and line["at"] <= one.at:
+                own = [other for other in lines if other["pid"] == line["pid"] and other["at"] >= line["at"]]
+                after = [other["at"] for other in lines if other["event"] == "begun" and other["at"] > one.at]
+                if after and not any(other["event"] == "done" for other in own):
+                    yield min(after)

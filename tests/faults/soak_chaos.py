@@ -58,10 +58,11 @@ KILLS = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """One fault that happened: when, and to which processes."""
+    """One fault that happened: when, to which processes, and when what it took was back."""
 
     fault: Fault
     at: float
+    back_at: float
     pids: frozenset[int] = frozenset()
 
 
@@ -77,6 +78,7 @@ class Chaos:
     workers: list[Program] = field(default_factory=list)
     beat: Program | None = None
     _number: int = 0
+    _struck_at: float = 0.0
 
     def start(self) -> None:
         """Start workers and beat."""
@@ -87,9 +89,9 @@ class Chaos:
     def strike(self) -> Done:
         """Let one fault happen, and return once everything that it took is back."""
         fault = self.random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-        at = time.time()
+        self._struck_at = time.time()
         pids = self._acts()[fault]()
-        done = Done(fault=fault, at=at, pids=frozenset(pids))
+        done = Done(fault=fault, at=self._struck_at, back_at=time.time(), pids=frozenset(pids))
         self.done.append(done)
         LOGGER.info("%s: %s", fault.value, sorted(pids) or "")
         self._supervise()
@@ -117,6 +119,7 @@ class Chaos:
         if not children:
             return []
         victim = self._busy_one(children)
+        self._struck_at = time.time()
         os.kill(victim, signal.SIGKILL)
         return [victim]
 
@@ -135,6 +138,7 @@ class Chaos:
     def _restart_node(self) -> list[int]:
         worker = self.random.choice(self.workers)
         pids = _pids_of(worker)
+        self._struck_at = time.time()
         worker.kill_all()
         _start_again(worker)
         return pids
@@ -142,6 +146,7 @@ class Chaos:
     def _lose_node(self) -> list[int]:
         worker = self.random.choice(self.workers)
         pids = _pids_of(worker)
+        self._struck_at = time.time()
         worker.kill_all()
         self.workers.remove(worker)
         self.workers.append(self._new_worker())

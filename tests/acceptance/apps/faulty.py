@@ -23,6 +23,12 @@ app = configure(Celery("faulty"))
 if soft := os.environ.get("FAULTS_SOFT_SHUTDOWN"):
     app.conf.worker_soft_shutdown_timeout = float(soft)
     app.conf.worker_enable_soft_shutdown_on_idle = False
+if visibility := os.environ.get("FAULTS_VISIBILITY"):
+    app.conf.broker_transport_options |= {
+        "visibility_timeout": float(visibility),
+        "unacked_restore_interval": 1,
+        "unacked_restore_throttle": 1,
+    }
 pikku = PikkuFlow(app)
 
 
@@ -143,6 +149,13 @@ def give(what: str) -> Any:
 def one(wf: Workflow, /, task: str, *args: Any, **options: Any) -> Any:
     """One step named ``work``."""
     return wf.do("work", app.tasks[task].s(*args), **options)
+
+
+@pikku.workflow(name="faulty.owned")
+def owned(wf: Workflow, gate: str) -> Any:
+    """A step that waits for a file, then one that says on whose behalf it works."""
+    wf.do("gate", wait_for.s(gate))
+    return wf.do("whose", whose.s(), dispatch="queue")
 
 
 @pikku.workflow(name="faulty.two")
