@@ -20,6 +20,11 @@ from tests.simulation.world import World
 _BATCH = 50
 
 
+def _say(line: str = "") -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     """Do what the arguments ask. 1 when an invariant was broken, or a deliberate fault was not found."""
     options = _options()
@@ -54,11 +59,11 @@ def _work(seeds: range, jobs: int) -> int:
         worked += batch[0]
         for seed, text in batch[1]:
             broken += 1
-            print(f"seed {seed}: {text}", flush=True)
+            _say(f"seed {seed}: {text}")
     seconds = time.monotonic() - began
-    print(f"{worked} schedules in {seconds:.0f} s, {broken} broke an invariant.")
+    _say(f"{worked} schedules in {seconds:.0f} s, {broken} broke an invariant.")
     if broken:
-        print("python -m tests.simulation --seed N --shrink shows one.")
+        _say("python -m tests.simulation --seed N --shrink shows one.")
     return 1 if broken else 0
 
 
@@ -84,11 +89,11 @@ def _show(seed: int, *, shrinks: bool) -> int:
     plan = plan_of(seed) if failing is None else failing.plan
     _print_plan(asdict(plan))
     try:
-        World(plan, script=None if failing is None else failing.script, tells=print).run()
+        World(plan, script=None if failing is None else failing.script, tells=_say).run()
     except Violation as violation:
-        print(f"\n{violation}")
+        _say(f"\n{violation}")
         return 1
-    print("\nNo invariant was broken.")
+    _say("\nNo invariant was broken.")
     return 0
 
 
@@ -96,8 +101,8 @@ def _print_plan(plan: dict[str, object]) -> None:
     for key, value in plan.items():
         lines: Iterable[object] = value if isinstance(value, list | tuple) and value else [value]
         for line in lines:
-            print(f"{key:>14}  {json.dumps(line)}")
-    print()
+            _say(f"{key:>14}  {json.dumps(line)}")
+    _say()
 
 
 # --- deliberate faults --------------------------------------------------------------------------------------------------
@@ -109,7 +114,7 @@ def _prove_mutations(within: int, only: list[int] | None) -> int:
         found = first_found(mutation, within)
         missed += found is None
         how = "NOT FOUND" if found is None else f"found by seed {found.plan.seed}: {found.violation}"
-        print(f"{number:>2}  {mutation.name}: {how[:160]}", flush=True)
+        _say(f"{number:>2}  {mutation.name}: {how[:160]}")
     return 1 if missed else 0
 
 

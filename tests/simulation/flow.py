@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 from pikkuflow.domain.command import StepCall
-from pikkuflow.domain.ids import RunId, StepName, invocation_id
 from pikkuflow.domain.status import StepKind
 from pikkuflow.errors import StepFailed
 from pikkuflow.replay.context import Workflow
 from pikkuflow.replay.options import StepOptions
 from tests.simulation.plan import Act, Child, Do, Gather, Map, Part, Sleep, Spread, State
 
-__all__ = ["Boom", "Call", "Expected", "Translator", "Walk", "body_of", "children_of", "expect", "value_of"]
+__all__ = ["Boom", "Call", "Expected", "Translator", "Walk", "acts_of", "body_of", "children_of", "expect", "value_of"]
 
 
 class Boom(Exception):
@@ -84,19 +83,19 @@ def children_of(workflow: str, parts: Sequence[Part]) -> dict[str, tuple[Part, .
     """The parts of every workflow beneath, by name, this one's too."""
     found = {workflow: tuple(parts)}
     for part in parts:
-        inner: tuple[Part, ...] = ()
         if isinstance(part, Child):
-            inner = (part,)
             found.update(children_of(f"{workflow}.{part.name}", part.parts))
-        elif isinstance(part, Gather):
-            inner = part.members
-        elif isinstance(part, Spread):
-            inner = (part.first, *part.between)
-        if not isinstance(part, Child):
-            for name, parts_of in children_of(workflow, inner).items():
-                if name != workflow:
-                    found[name] = parts_of
+            continue
+        beneath = children_of(workflow, _members_of(part))
+        del beneath[workflow]
+        found.update(beneath)
     return found
+
+
+def _members_of(part: Part) -> tuple[Part, ...]:
+    if isinstance(part, Gather):
+        return part.members
+    return (part.first, *part.between) if isinstance(part, Spread) else ()
 
 
 def acts_of(workflow: str, parts: Sequence[Part]) -> dict[str, Act]:
@@ -293,8 +292,3 @@ def expect(run_id: str, workflow: str, parts: Sequence[Part], outcome: Callable[
     except StepFailed as error:
         return Expected(None, error.step, tuple(known.steps))
     return Expected(output, None, tuple(known.steps))
-
-
-def child_run(run_id: str, step: str) -> str:
-    """The id of a child run."""
-    return invocation_id(RunId(run_id), StepName(step))

@@ -9,7 +9,16 @@ from tests.simulation.plan import Act, Child, Do, Fault, FaultKind, Gather, Map,
 
 __all__ = ["plan_of"]
 
-_WRITES: Final = ("open_pass", "record", "insert_steps", "start_child", "close_pass", "claim_steps", "settle_steps", "insert_runs")
+_WRITES: Final = (
+    "open_pass",
+    "record",
+    "insert_steps",
+    "start_child",
+    "close_pass",
+    "claim_steps",
+    "settle_steps",
+    "insert_runs",
+)
 _SENDS: Final = ("wake", "send_steps")
 _PLACES: Final = (None, None, None, "queue", "inline")
 _SECONDS: Final = (0.0, 0.0, 0.0, 0.1, 1.0, 5.0, 45.0)
@@ -64,7 +73,9 @@ class _Generator:
 
     def _part(self, depth: int) -> Part:
         r = self._random
-        kind = r.choices(("do", "map", "gather", "sleep", "state", "child", "spread"), (10, 4, 3, 2, 1, 2 if depth < 2 else 0, 2))[0]
+        kind = r.choices(
+            ("do", "map", "gather", "sleep", "state", "child", "spread"), (10, 4, 3, 2, 1, 2 if depth < 2 else 0, 2)
+        )[0]
         caught = r.random() < 0.4
         if kind == "map":
             return self._map(caught=caught)
@@ -79,7 +90,9 @@ class _Generator:
             return Child(self._name("c"), self._parts(depth + 1), caught=caught)
         if kind == "spread":
             first = self._member(depth)
-            return Spread(self._name("x"), first, tuple(self._part(2) for _ in range(r.choice((0, 1, 2)))), caught=caught)
+            return Spread(
+                self._name("x"), first, tuple(self._part(2) for _ in range(r.choice((0, 1, 2)))), caught=caught
+            )
         return self._do()
 
     def _member(self, depth: int) -> Do | Child:

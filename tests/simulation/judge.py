@@ -58,12 +58,15 @@ def _compare(run: RunRow, expected: Expected, names: list[Any], decode: Callable
         output = decode(run.output or "null")
         if run.status is not RunStatus.COMPLETED or output != expected.output:
             raise Violation(
-                "results are as if run alone", f"{run.id} is {run.status} with {output} and {run.error}, not {expected.output}"
+                "results are as if run alone",
+                f"{run.id} is {run.status} with {output} and {run.error}, not {expected.output}",
             )
         if sorted(names) != sorted(expected.steps):
             raise Violation("steps are as if run alone", f"{run.id} has {sorted(names)}, not {sorted(expected.steps)}")
     elif run.status is not RunStatus.FAILED or run.error is None or repr(expected.failed_step) not in run.error.message:
-        raise Violation("a run fails by its step", f"{run.id} is {run.status} by {run.error}, not by {expected.failed_step}")
+        raise Violation(
+            "a run fails by its step", f"{run.id} is {run.status} by {run.error}, not by {expected.failed_step}"
+        )
 
 
 def _judge_step(run: RunRow, row: StepRow, tables: Tables, ledger: Ledger, decode: Callable[[str], Any]) -> None:

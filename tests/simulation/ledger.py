@@ -129,7 +129,9 @@ class Ledger:
         if row is not None and done.attempt != row.attempt:
             raise self._broken("I2 the attempt of the row is worked", f"{what}, the row is at {row.attempt}")
         key = (done.run_id, done.step, done.attempt)
-        before = [other for other in self.executions if (other.run_id, other.step, other.attempt) == key and other.is_owner]
+        before = [
+            other for other in self.executions if (other.run_id, other.step, other.attempt) == key and other.is_owner
+        ]
         if any(other.place == done.place for other in before):
             raise self._broken("I2 an attempt is worked once", what)
         # Design 2 charges a lost pass to the first step without a row, unless an outcome in place cleared the mark before it.
@@ -152,7 +154,7 @@ class Ledger:
         for run in self._tables.runs.values():
             self._remember(run)
 
-    def _opened(self, args: tuple[Any, ...], answer: Any) -> None:
+    def _opened(self, _args: tuple[Any, ...], answer: Any) -> None:
         if not isinstance(answer, History):
             return
         run = answer.run
@@ -171,7 +173,12 @@ class Ledger:
             return
         for name, row in rows.items():
             told = given.get(name)
-            if row.is_settled and (told is None or not told.is_settled) and Place.is_queue(row.place) and row.fan_id is None:
+            if (
+                row.is_settled
+                and (told is None or not told.is_settled)
+                and Place.is_queue(row.place)
+                and row.fan_id is None
+            ):
                 raise self._broken("news that was seen is in the history", f"{history.run.id} {name}")
 
     def _written(self, args: tuple[Any, ...], answer: PassNews | Closed | None) -> None:
@@ -181,7 +188,9 @@ class Ledger:
         before = self._seen.get(ref.run_id, _Seen())
         is_repeat = before.pass_id is None and before.author == ref.pass_id and isinstance(answer, Closed)
         if before.pass_id != ref.pass_id and not is_repeat:
-            raise self._broken("I5 no write by a superseded pass", f"{ref.pass_id} on {ref.run_id}, held by {before.pass_id}")
+            raise self._broken(
+                "I5 no write by a superseded pass", f"{ref.pass_id} on {ref.run_id}, held by {before.pass_id}"
+            )
         if len(args) > 1 and isinstance(answer, PassNews) and answer.written and hasattr(args[1], "attempt"):
             write = args[1]
             if write.status is not StepStatus.RUNNING:
@@ -207,20 +216,24 @@ class Ledger:
             claim, _, _, attempt = self._seen[run_id].claims.get(outcome.name, (None, None, None, 0))
             is_repeat = row.author == outcome.claim_id
             if accepted and (claim, attempt) != (outcome.claim_id, outcome.attempt) and not is_repeat:
-                raise self._broken("I5 no write by a superseded claim", f"{outcome.claim_id} on {run_id} {outcome.name}")
+                raise self._broken(
+                    "I5 no write by a superseded claim", f"{outcome.claim_id} on {run_id} {outcome.name}"
+                )
 
-    def _renewed(self, args: tuple[Any, ...], answer: Renewed) -> None:
+    def _renewed(self, args: tuple[Any, ...], _answer: Renewed) -> None:
         alive = set(args[0])
         for run in self._tables.runs.values():
             before = self._seen.get(run.id, _Seen())
             if run.pass_until != before.pass_until and run.pass_holder not in alive:
-                raise self._broken("only the owner renews", f"the pass of {run.pass_holder} on {run.id} by {sorted(alive)}")
+                raise self._broken(
+                    "only the owner renews", f"the pass of {run.pass_holder} on {run.id} by {sorted(alive)}"
+                )
             for row in self._tables.steps_of(run.id).values():
                 until = before.claims.get(row.name, (None, None, None, 0))[1]
                 if row.lease_until != until and row.claim_holder not in alive:
                     raise self._broken("only the owner renews", f"the claim of {row.claim_holder} on {row.name}")
 
-    def _expired(self, args: tuple[Any, ...], answer: Expired) -> None:
+    def _expired(self, args: tuple[Any, ...], _answer: Expired) -> None:
         if self._stage.was_late or self._stage.were_leases_lost:
             return
         for process in self._stage.processes():
@@ -228,7 +241,7 @@ class Ledger:
             if is_meant and not process.is_dead:
                 raise self._broken("only the dead are taken over", f"{args[0]} lives")
 
-    def _swept(self, args: tuple[Any, ...], answer: Swept) -> None:
+    def _swept(self, _args: tuple[Any, ...], answer: Swept) -> None:
         for ref in answer.runs:
             before = self._seen[ref.id]
             if before.pass_id is None and before.news == before.seen:
@@ -246,7 +259,9 @@ class Ledger:
         before = self._seen.setdefault(run.id, _Seen())
         settled = (run.status, run.output, run.error) if run.is_settled else None
         if before.settled is not None and settled != before.settled:
-            raise self._broken("I6 a settled run does not change", f"{run.id}: {before.settled} -> {settled or run.status}")
+            raise self._broken(
+                "I6 a settled run does not change", f"{run.id}: {before.settled} -> {settled or run.status}"
+            )
         before.settled = settled
         before.pass_id, before.pass_holder, before.pass_until = run.pass_id, run.pass_holder, run.pass_until
         before.author, before.news, before.seen = run.author, run.news, run.seen
@@ -265,7 +280,9 @@ class Ledger:
             raise self._broken("I4 one recorded outcome", f"{row.run_id} {row.name}: {known} -> {_outcome(row)}")
 
 
-_READS = frozenset({"get_run", "get_step", "list_steps", "list_attempts", "list_runs", "get_state", "sweep_ages", "undelivered_runs"})
+_READS = frozenset(
+    {"get_run", "get_step", "list_steps", "list_attempts", "list_runs", "get_state", "sweep_ages", "undelivered_runs"}
+)
 
 
 def _outcome(row: StepRow) -> tuple[Any, ...]:

@@ -1,7 +1,6 @@
-"""Ten deliberate faults of the engine and the store. The simulation must find each (issue B): that is what makes its silence worth something.
+"""Ten deliberate faults of the engine and the store. The simulation must find each (issue B).
 
-Each is applied to the code as it is, for the length of a block. What SQL would do between two statements is modelled by letting other
-actors work there.
+Each is applied to the code as it is, for the length of a block. What others do between two statements is modelled by a pause there.
 """
 
 from __future__ import annotations
@@ -14,16 +13,22 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from pikkuflow.adapters.celery import node_lease
-from pikkuflow.adapters.memory import claims, closing, passes
+from pikkuflow.adapters.memory import passes
 from pikkuflow.adapters.memory.run_store import MemoryRunStore
-from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
-from pikkuflow.domain.act import Closed, Closing, PassOpening, PassRef, PassRefusal, Renewed, Settlement, StepOutcome, StepWrite
+from pikkuflow.domain.act import (
+    Closed,
+    Closing,
+    PassOpening,
+    PassRef,
+    PassRefusal,
+    Renewed,
+    Settlement,
+    StepOutcome,
+    StepWrite,
+)
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import Holder, RunId
-from pikkuflow.domain.run import InsertedRun, NewRun
-from pikkuflow.domain.status import SETTLED_RUN, RunStatus, StepStatus
-from pikkuflow.engine import perform, start
-from pikkuflow.engine.open_pass import OpenPass
+from pikkuflow.domain.status import StepStatus
 from pikkuflow.engine.perform import Performer
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.take_over import take_over_node
@@ -103,7 +108,8 @@ def _settle_then_count(self: MemoryRunStore, run_id: RunId, outcomes: Sequence[S
     rows = tables.steps_of(run_id)
     # The snapshot of the counting statement: it does not see what others settle and have not committed.
     others = {
-        fan: sum(row.fan_id == fan and not row.is_settled and row.name not in names for row in rows.values()) for fan in fans
+        fan: sum(row.fan_id == fan and not row.is_settled and row.name not in names for row in rows.values())
+        for fan in fans
     }
     ACTOR_PAUSE()
     for fan, count in others.items():
@@ -172,14 +178,6 @@ _write = passes.PassActs._write
 
 
 # --- 10: messages leave before the commit -----------------------------------------------------------------------------------
-_insert_runs = MemoryRunStore.insert_runs
-
-
-def _start_after_sending(rt: Runtime, runs: Sequence[NewRun]) -> tuple[InsertedRun, ...]:
-    start.wake_runs(rt, [start.RunRef(id=run.id, workflow=run.workflow) for run in runs])
-    return rt.store.insert_runs(runs)
-
-
 def _insert_after_sending(self: Performer, planned: Sequence[Any], *, joined: bool) -> None:
     self._send(planned, chunk=1)
     _insert(self, planned, joined=joined)
@@ -198,7 +196,9 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation("take news as seen at the close", _patched((MemoryRunStore, "close_pass", _close_as_seen))),
-    Mutation("count fan-out members in separate statements", _patched((MemoryRunStore, "settle_steps", _settle_then_count))),
+    Mutation(
+        "count fan-out members in separate statements", _patched((MemoryRunStore, "settle_steps", _settle_then_count))
+    ),
     Mutation("renew without ownership", _patched((MemoryRunStore, "renew_holders", _renew_anything))),
     Mutation("take over by node name alone", _patched((node_lease.NodeLease, "keep", _keep_by_name))),
     Mutation(

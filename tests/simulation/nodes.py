@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, cast
 
 from pikkuflow.adapters.celery.node_lease import NodeLease
@@ -44,7 +45,7 @@ class Nodes:
             skew = self._plan.skews[index] if index < len(self._plan.skews) else 0.0
             self._start(name, skew)
         for beat in self._beats:
-            self._stage.scheduler.spawn(beat.name, beat, lambda: self._beat())
+            self._stage.scheduler.spawn(beat.name, beat, self._beat)
 
     def others(self) -> Iterator[Process]:
         """Processes that are no children: main ones, beat, and what is left of killed nodes."""
@@ -86,7 +87,7 @@ class Nodes:
             "timers": self._timers,
             "dead": lambda: self._watch_dead(node),
             "name": lambda: self._keep_name(node),
-            "sweeps": lambda: self._startup(node),
+            "sweeps": self._startup,
         }
         for what, duty in duties.items():
             self._stage.scheduler.spawn(f"{node.uuid} {what}", main, duty)
@@ -105,7 +106,7 @@ class Nodes:
         stage = self._stage
         while not child.node.is_stopping:
             stage.scheduler.wait(lambda: 0.0 if child.node.is_stopping else stage.broker.next_at())
-            message = None if child.node.is_stopping else stage.broker.take(stage.now)
+            message = self._next_message(child)
             if message is None:
                 continue
             child.handles = message.runs
@@ -114,6 +115,9 @@ class Nodes:
             child.handles = ()
             child.claims.clear()
         self._leave(child)
+
+    def _next_message(self, child: Process) -> Message | None:
+        return None if child.node.is_stopping else self._stage.broker.take(self._stage.now)
 
     def _handle(self, message: Message) -> None:
         try:
@@ -165,7 +169,7 @@ class Nodes:
             self._stage.scheduler.sleep(10.0)
             busy = [child.holder for child in node.children if child.handles]
             if busy:
-                self._duty(lambda: renew(self._rt, busy))
+                self._duty(partial(renew, self._rt, busy))
 
     def _timers(self) -> None:
         stage = self._stage
@@ -183,7 +187,7 @@ class Nodes:
             stage.scheduler.wait(lambda: 0.0 if node.dead else NEVER)
             stage.scheduler.sleep(_SEEN_SECONDS)
             for child in list(node.dead):
-                self._duty(lambda child=child: take_over_holder(self._rt, child.holder))  # type: ignore[misc]
+                self._duty(partial(take_over_holder, self._rt, child.holder))
                 node.dead.remove(child)
                 if not node.is_stopping:
                     self._fork(node)
@@ -196,7 +200,7 @@ class Nodes:
             self._duty(lambda: lease.keep(self._rt))
             self._stage.scheduler.sleep(self._rt.settings.node_lease_seconds / 3)
 
-    def _startup(self, node: Node) -> None:
+    def _startup(self) -> None:
         """The startup pass, and the fallback when no sweep runs (design 3.8)."""
         if self._starts > self._plan.nodes:
             self._duty(lambda: recover(self._rt, startup=True))

@@ -61,10 +61,8 @@ class Choices:
         if count == 1:
             return 0
         self._number += 1
-        if self._script is not None:
-            made = min(self._script.get(self._number, 0), count - 1)
-        else:
-            made = self._random.randrange(count)
+        script = self._script
+        made = self._random.randrange(count) if script is None else min(script.get(self._number, 0), count - 1)
         if made:
             self.made[self._number] = made
         return made

@@ -57,7 +57,9 @@ class _Shrinking:
         return self._best
 
     def _smaller_plan(self) -> bool:
-        return any(self._try(plan, script) for plan in _smaller(self._best.plan) for script in (self._best.script, None, {}))
+        return any(
+            self._try(plan, script) for plan in _smaller(self._best.plan) for script in (self._best.script, None, {})
+        )
 
     def _fewer_decisions(self) -> None:
         script = self._best.script or {}
@@ -85,12 +87,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
     """Plans with one thing less."""
     for at in range(len(plan.faults)):
         yield replace(plan, faults=plan.faults[:at] + plan.faults[at + 1 :])
-    if len(plan.starts) > 1:
-        for at in range(len(plan.starts)):
-            yield replace(plan, starts=plan.starts[:at] + plan.starts[at + 1 :])
-    for at, start in enumerate(plan.starts):
-        for smaller in _smaller_starts(start):
-            yield replace(plan, starts=(*plan.starts[:at], smaller, *plan.starts[at + 1 :]))
+    for starts in _fewer_starts(plan.starts):
+        yield replace(plan, starts=starts)
     if plan.nodes > 1:
         yield replace(plan, nodes=plan.nodes - 1, doubles=False)
     if plan.children > 1:
@@ -98,6 +96,15 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
     plain = replace(plan, skews=(), beats=1, pass_seconds=30.0, consumes=True)
     if plain != plan:
         yield plain
+
+
+def _fewer_starts(starts: tuple[Start, ...]) -> Iterator[tuple[Start, ...]]:
+    if len(starts) > 1:
+        for at in range(len(starts)):
+            yield starts[:at] + starts[at + 1 :]
+    for at, start in enumerate(starts):
+        for smaller in _smaller_starts(start):
+            yield (*starts[:at], smaller, *starts[at + 1 :])
 
 
 def _smaller_starts(start: Start) -> Iterator[Start]:
@@ -138,5 +145,3 @@ def _gathers(part: Gather) -> Iterator[Gather]:
         fitting = tuple(member for member in members if isinstance(member, Do | Child))
         if fitting and len(fitting) == len(members):
             yield replace(part, members=fitting)
-
-

@@ -11,7 +11,7 @@ from pikkuflow.domain.act import DueRun, RunRef, StepMessage
 from pikkuflow.domain.ids import RunId
 from pikkuflow.errors import DispatchError, StoreUnavailable
 from tests.simulation.plan import FaultKind
-from tests.simulation.scheduler import NEVER, Killed
+from tests.simulation.scheduler import NEVER
 from tests.simulation.stage import Message, Stage
 
 __all__ = ["ProcessClock", "SimDispatcher", "SimHints", "SimIds", "SimLeases", "SimStore", "StoreClock"]
@@ -35,7 +35,7 @@ class StoreClock:
         """The true time."""
         return self._stage.scheduler.now
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:  # noqa: ARG002 - the port's signature
         """No store sleeps."""
         raise AssertionError("a store does not sleep")
 
@@ -295,8 +295,6 @@ class SimThread:
     def _run(self) -> None:
         try:
             self._target(*self._args)
-        except Killed:
-            raise
         finally:
             self._is_over = True
 

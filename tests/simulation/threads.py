@@ -23,7 +23,7 @@ class SimWatch:
         self._stage = stage
         self._count = 0
 
-    def begin(self, is_due: Callable[[], bool], record: Callable[[], None], *, after_seconds: float) -> int:
+    def begin(self, _is_due: Callable[[], bool], record: Callable[[], None], *, after_seconds: float) -> int:
         """Watch an attempt."""
         self._count += 1
         self._stage.process.watched[self._count] = Watched(self._stage.now + after_seconds, record)

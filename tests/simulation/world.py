@@ -56,6 +56,7 @@ class World:
         self.stage.tells = tells
         clock = StoreClock(self.stage)
         self.store = make_store(clock)
+        self.store._tables.between_statements = ACTOR_PAUSE
         self.leases = MemoryLeases(clock)
         self.ledger = Ledger(self.stage, self.store._tables)
         self.workflows = _workflows(plan)
@@ -89,7 +90,9 @@ class World:
             self.scheduler.run(lambda: self._is_quiet(calm), until=_PATIENCE_SECONDS * 2, turns=_TURNS * 2)
         except Stuck as stuck:
             rows = [
-                f"{run.id} {run.status} {run.code or ''}" for run in self.store._tables.runs.values() if not run.is_settled
+                f"{run.id} {run.status} {run.code or ''}"
+                for run in self.store._tables.runs.values()
+                if not run.is_settled
             ]
             raise Violation("I7 nothing is stuck", f"{stuck}; open: {rows}") from stuck
 
