@@ -50,7 +50,10 @@ class RunRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepMessage:
-    """What a step message is made of. ``options`` is the row's JSON of routed message options, so a resend needs no arguments."""
+    """What a step message is made of. ``options`` is the row's JSON of routed message options, so a resend needs no arguments.
+
+    ``override`` is the row's own, as stored: what it says about options is the engine's to merge before the message leaves.
+    """
 
     run_id: RunId
     name: StepName
@@ -58,6 +61,7 @@ class StepMessage:
     task: str
     queue: str | None
     options: str
+    override: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

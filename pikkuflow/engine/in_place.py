@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-from pikkuflow.domain.act import EndedAttempt, PassNews, StepWrite
+from pikkuflow.domain.act import EndedAttempt, PassNews, StepMessage, StepWrite
 from pikkuflow.domain.command import Recorded, StepCall, Waiting
 from pikkuflow.domain.reach import needs_recorded_start
 from pikkuflow.domain.status import StepKind, StepStatus
-from pikkuflow.domain.step import NewStep
+from pikkuflow.domain.step import NewStep, Place
 from pikkuflow.engine.current_step import step_context
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
 from pikkuflow.engine.open_pass import OpenPass
 from pikkuflow.engine.own_values import own_value
+from pikkuflow.engine.send import SOON_SECONDS, send_steps
 from pikkuflow.engine.step_rows import arguments_of, options_of
 from pikkuflow.engine.suspensions import missing_task
 from pikkuflow.engine.tell import warn
@@ -28,6 +29,9 @@ from pikkuflow.ports import Attempted, AttemptEnd, StepWork
 from pikkuflow.replay.park import Parked
 
 __all__ = ["Assignment", "work_in_place"]
+
+_TRAVELS: Final = ("queue", "exchange", "routing_key", "time_limit", "soft_time_limit")
+"""Options that only a message can carry out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +56,12 @@ def work_in_place(p: OpenPass, assignment: Assignment) -> Recorded | Waiting:
     Raises ``Parked`` when the pass must end: fenced, stopped, due to yield, its task unknown here, or the store away.
     """
     while True:
-        ending = _Attempt(p, assignment).work()
+        attempt = _Attempt(p, assignment)
+        ending = attempt.work()
         if ending.is_last:
             return _recorded(p, assignment, ending)
+        if attempt.leaves and not ending.delay_seconds:
+            return _sent_elsewhere(p, assignment, ending)
         if ending.delay_seconds:
             p.note_due(ending.delay_seconds)
             return Waiting(due_in_seconds=ending.delay_seconds)
@@ -71,6 +78,27 @@ def _recorded(p: OpenPass, assignment: Assignment, ending: Ending) -> Recorded:
     return Recorded(value=value, attempts=assignment.attempt)
 
 
+def _sent_elsewhere(p: OpenPass, assignment: Assignment, ending: Ending) -> Waiting:
+    """The next attempt was asked to travel, and leaves at once."""
+    step = assignment.step
+    message = StepMessage(
+        run_id=p.run.id,
+        name=step.name,
+        attempt=assignment.attempt + 1,
+        task=step.task or "",
+        queue=step.queue,
+        options=step.options,
+        override=ending.override,
+    )
+    due = None
+    if send_steps(p.rt, [message]):
+        p.sent.append(step.name)
+    else:
+        due = SOON_SECONDS
+        p.note_due(due)
+    return Waiting(due_in_seconds=due)
+
+
 class _Attempt:
     """One attempt: start, work, record."""
 
@@ -81,6 +109,8 @@ class _Attempt:
         self._news: PassNews | None = None
         self._is_told = False
         """What the attempt did reached ``commit``: nothing may be recorded for it any more."""
+        self.leaves = False
+        """The task asked that its next attempt be worked elsewhere: its row becomes a dispatched one."""
         self._started_at = p.rt.clock.monotonic()
 
     def work(self) -> Ending:
@@ -142,6 +172,7 @@ class _Attempt:
     def _commit(self, attempted: Attempted) -> bool:
         self._is_told = True
         ending: Ending = self._p.ask(lambda: ending_of(self._p.rt, self._tried(), attempted))
+        self.leaves = not ending.is_last and self._goes_elsewhere(ending)
         self._news = self._p.record(self._outcome(ending))
         self._ending = ending
         return ending.answer_to(attempted)
@@ -185,7 +216,7 @@ class _Attempt:
                 state=(assigned.call.state_key or "", ending.result or "null") if is_set else None,
             )
         return StepWrite(
-            step=assigned.step,
+            step=replace(assigned.step, place=Place.QUEUE) if self.leaves else assigned.step,
             attempt=assigned.attempt + 1,
             status=StepStatus.PENDING,
             expects=assigned.attempt,
@@ -195,6 +226,15 @@ class _Attempt:
                 attempt=assigned.attempt, status=StepStatus.FAILED, error=ending.error, started_seconds_ago=ago
             ),
         )
+
+    def _goes_elsewhere(self, ending: Ending) -> bool:
+        """``retry(queue=…)``, or a time limit, holds for the next attempt, which cannot have either in this pass (design 1)."""
+        p, step = self._p, self._assigned.step
+        if ending.override is None or p.run.inline or p.works_child is not None or not p.rt.has_broker:
+            return False
+        changed = p.rt.codec.decode(ending.override).get("options") or {}
+        now = options_of(step)
+        return any(changed[key] != now.get(key) for key in _TRAVELS if key in changed)
 
     def _watched(self) -> int:
         rt, after = self._p.rt, self._p.rt.settings.record_start_seconds
@@ -242,7 +282,3 @@ class _Attempt:
             from_step=assigned.step.from_step,
             no_retry_on=assigned.call.no_retry_on,
         )
-
-
-def _nothing() -> None:
-    return None

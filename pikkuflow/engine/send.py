@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from pikkuflow.domain.act import RunRef, StepMessage
@@ -12,7 +13,7 @@ from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.tell import warn
 from pikkuflow.errors import DispatchError
 
-__all__ = ["SOON_SECONDS", "message_of", "send_steps", "wake_runs"]
+__all__ = ["SOON_SECONDS", "message_of", "routed", "send_steps", "wake_runs"]
 
 SOON_SECONDS: Final = 1.0
 """How far ahead a hint is left when something could not be done now (D11, D21)."""
@@ -39,7 +40,7 @@ def send_steps(rt: Runtime, messages: Sequence[StepMessage], *, chunk: int = 1) 
     if not rt.has_broker:
         return False
     try:
-        rt.dispatcher.send_steps(messages, chunk=chunk)
+        rt.dispatcher.send_steps([routed(rt, message) for message in messages], chunk=chunk)
     except DispatchError as error:
         warn(rt, f"{len(messages)} step(s) could not be sent: {error}", run_id=messages[0].run_id)
         return False
@@ -47,16 +48,22 @@ def send_steps(rt: Runtime, messages: Sequence[StepMessage], *, chunk: int = 1) 
 
 
 def message_of(rt: Runtime, step: Step, *, attempt: int | None = None, override: str | None = None) -> StepMessage:
-    """The message of a row, for its attempt or the one given. ``override`` (else the row's) changes options for that attempt only."""
-    changed = override or step.override
-    options = step.options
-    if changed is not None:
-        options = json.dumps({**json.loads(options), **(rt.codec.decode(changed).get("options") or {})})
-    return StepMessage(
+    """The message of a row, for its own attempt, or for another with that one's ``override``: each holds for one attempt only."""
+    message = StepMessage(
         run_id=step.run_id,
         name=step.name,
         attempt=step.attempt if attempt is None else attempt,
         task=step.task or "",
         queue=step.queue,
-        options=options,
+        options=step.options,
+        override=step.override if attempt is None else override,
     )
+    return routed(rt, message)
+
+
+def routed(rt: Runtime, message: StepMessage) -> StepMessage:
+    """The message with the options of its override merged: where this attempt goes (design 1)."""
+    if message.override is None:
+        return message
+    changed = rt.codec.decode(message.override).get("options") or {}
+    return replace(message, options=json.dumps({**json.loads(message.options), **changed}), override=None)

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from pikkuflow.domain.act import RunRef, StepMessage, SweepRequest, Swept
 from pikkuflow.engine.deliver import deliver
 from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.send import routed
 from pikkuflow.engine.tell import warn
 from pikkuflow.engine.with_lease import HeldLease, with_lease
 from pikkuflow.errors import DispatchError, LeaseLost, LeaseTaken
@@ -154,7 +155,7 @@ class _Sweep:
 
     def _drive(self, page: Swept) -> SweepCounts:
         runs = self._send(page.runs, self._rt.dispatcher.wake)
-        steps = self._send(page.steps, self._rt.dispatcher.send_steps)
+        steps = self._send([routed(self._rt, message) for message in page.steps], self._rt.dispatcher.send_steps)
         if self._kind is SweepKind.SCHEDULED:
             return SweepCounts(woken=runs, retried=steps)
         return SweepCounts(resumed=runs, redispatched=steps)

@@ -252,3 +252,25 @@ def test_a_write_brings_back_the_runs_news(scene: Scene) -> None:
     news = scene.write(ref, StepStatus.SUCCEEDED, "near", step={"seq": 1})
     assert news is not None
     assert news.news == seen + 1
+
+
+def test_an_attempt_that_travels_waits_for_a_worker(scene: Scene) -> None:
+    """Design 1, ``retry(queue=…)``: the row of a step in place becomes a dispatched one, with its override for whoever sends it."""
+    ref = scene.begin()
+    scene.write(
+        ref,
+        StepStatus.PENDING,
+        attempt=2,
+        delay_seconds=5.0,
+        override='{"options":{"queue":"vip"}}',
+        ended=_FIRST_FAILED,
+        step={"place": Place.QUEUE},
+    )
+    scene.park(ref)
+    assert scene.undispatched() == []
+    scene.advance(36)
+
+    (message,) = scene.store.sweep_undispatched(scene.sweep(30.0)).steps
+
+    assert (message.name, message.attempt, message.override) == ("a", 2, '{"options":{"queue":"vip"}}')
+    assert scene.claimed(attempt=2).override == message.override

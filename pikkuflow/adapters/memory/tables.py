@@ -232,6 +232,7 @@ class StepRow:
             task=self.task or "",
             queue=self.queue,
             options=self.options,
+            override=self.override,
         )
 
     def next_attempt(self, attempt: int, now: datetime) -> None:

@@ -103,6 +103,7 @@ def _locked_claims(tx: Transaction, mine: ColumnElement[bool]) -> list[Row]:
         step.c.task,
         step.c.queue,
         step.c.options,
+        step.c.override,
         step.c.lease_seconds,
     )
     return list(tx.locked(select(*columns).where(mine).order_by(step.c.run_id, step.c.name)))

@@ -184,7 +184,9 @@ def _shown(ref: PassRef, write: StepWrite, row: Row | None, now: datetime) -> di
         "claim_id": None,
         "claim_holder": None,
         "lease_until": None,
-        "waiting_since": None,
+        "waiting_since": ahead(now, write.delay_seconds or 0.0)
+        if is_pending and Place.is_queue(write.step.place)
+        else None,
         "due_at": ahead(now, write.delay_seconds) if is_pending else None,
         "send_count": 0,
         "next_send_at": None,

@@ -167,6 +167,7 @@ def message_of(row: Row) -> StepMessage:
         task=row["task"] or "",
         queue=row["queue"],
         options=row["options"],
+        override=row["override"],
     )
 
 

@@ -72,6 +72,7 @@ class _Source:
             step.c.task,
             step.c.queue,
             step.c.options,
+            step.c.override,
             step.c.place,
         )
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.domain.step import Place
+from pikkuflow.engine.fire_timer import fire_due
+from pikkuflow.engine.run_inline import run_inline
 from pikkuflow.errors import StepFailed
 from pikkuflow.ports import AttemptEnd
 from tests.unit.engine.bench import Bench, Say, Task
@@ -189,6 +194,84 @@ def test_a_delay_and_arguments_that_the_task_asked_for_hold_for_the_next_attempt
 
     assert seen == [1, 101, 1]
     assert bench.output() == 1
+
+
+@pytest.mark.parametrize("delay", [0.0, 3.0])
+def test_a_retry_that_names_a_queue_travels_there_and_back(delay: float) -> None:
+    """Design 1: ``retry(queue=…)`` of a step in place holds for the next attempt only; a delay of 0 leaves at once."""
+    bench = Bench()
+    seen: list[int] = []
+    bench.task(lambda number: _moody(seen, number, delay), name="moody")
+
+    def flow(wf: Any) -> int:
+        value: int = wf.do(Task("moody", (1,)), retry_delay=0)
+        return value
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work_one()
+    if delay:
+        assert bench.broker.messages == []
+        bench.clock.advance(delay)
+        fire_due(bench.rt)
+        bench.work_one()
+
+    ((message,),) = bench.broker.messages
+    assert json.loads(message.options) == {"queue": "vip", "routing_key": None}
+    assert Place.is_queue(bench.step("moody").place)
+    bench.work_one()
+    ((message,),) = bench.broker.messages
+    assert (message.attempt, json.loads(message.options)) == (3, {})
+    bench.work()
+    assert (bench.output(), seen) == (3, [1, 1, 1])
+
+
+def test_a_travelling_retry_whose_message_was_lost_is_sent_there_again() -> None:
+    """Design 3.8: a sweep, and the take-over of its worker, know the queue too."""
+    bench = Bench()
+    seen: list[int] = []
+    bench.task(lambda number: _moody(seen, number, 0.0), name="moody")
+
+    def flow(wf: Any) -> int:
+        value: int = wf.do(Task("moody", (1,)), retry_delay=0)
+        return value
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work_one()
+    bench.broker.lose_all()
+    bench.clock.advance(31)
+
+    assert bench.recover()
+    ((message,),) = bench.broker.messages
+    assert json.loads(message.options)["queue"] == "vip"
+
+
+def test_a_retry_that_names_a_queue_stays_in_an_inline_run() -> None:
+    """D26: an inline run has no broker to travel by."""
+    bench = Bench()
+    seen: list[int] = []
+    bench.task(lambda number: _moody(seen, number, 0.0), name="moody")
+
+    def flow(wf: Any) -> int:
+        value: int = wf.do(Task("moody", (1,)), retry_delay=0)
+        return value
+
+    bench.workflow(flow)
+    bench.start("flow", inline=True)
+    run_inline(bench.rt, RunId("r1"))
+
+    assert (bench.output(), bench.broker.messages) == (3, [])
+
+
+def _moody(seen: list[int], number: int, delay: float) -> int:
+    seen.append(number)
+    if len(seen) == 1:
+        options = {"queue": "vip", "routing_key": None}
+        raise Say(AttemptEnd.RAISED, delay=delay, override={"options": options})
+    if len(seen) == 2:
+        raise ValueError("again")
+    return len(seen)
 
 
 def _raise(tries: list[Any], error: Exception) -> None:
