@@ -8,7 +8,7 @@ DEV    := $(VENV)/.installed-dev
 RUN    := $(VENV)/.installed-run
 PYTEST_ARGS ?=
 
-.PHONY: help venv demo test check unit bench bench-quick
+.PHONY: help venv demo test check unit faults soak bench bench-quick
 .DEFAULT_GOAL := help
 
 help:
@@ -16,7 +16,9 @@ help:
 	@echo "make demo    an order workflow that survives kill -9, live on this screen"
 	@echo "make check   format, lint, types, import contracts, spelling, fast tests"
 	@echo "make unit    unit and architecture tests only"
-	@echo "make test    everything, with real servers and real Celery processes"
+	@echo "make test    everything but the long fault tests, with real servers and real Celery processes"
+	@echo "make faults  real workers, beats, Valkey and PostgreSQL, killed, frozen and emptied (half an hour)"
+	@echo "make soak    all of those faults at random under load: MINUTES=30 SEED=1"
 	@echo "make bench   pikkuflow and its peers, measured side by side (20 minutes; make bench-quick: 2, with Celery only)"
 
 $(BIN)/python:
@@ -50,7 +52,16 @@ unit: $(DEV)
 	$(BIN)/pytest -q tests/unit tests/architecture $(PYTEST_ARGS)
 
 test: $(DEV)
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -m "not faults" $(PYTEST_ARGS)
+
+faults: $(DEV)
+	$(BIN)/pytest tests/faults $(PYTEST_ARGS)
+
+# Exit code 1 when a run was lost, a step doubled, or a run stuck.
+MINUTES ?= 30
+SEED    ?=
+soak: $(DEV)
+	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 bench: $(DEV)
 	$(BIN)/python -m benchmarks.run
