@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pikkuflow.domain.act import Closing, PassOpening, PassRef, PassRefusal
 from pikkuflow.domain.ids import PassId, RunId, StepName
@@ -19,11 +20,14 @@ from pikkuflow.errors import StepFunctionMismatch, TaskNotFound
 
 __all__ = ["suspend_for_missing_task"]
 
+_PAUSES_SECONDS: Final = (0.1, 0.3, 0.6)
+
 
 def suspend_for_missing_task(rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]], task: str) -> None:
     """Leave the steps as they are, spend no attempt, and suspend the run with TASK_NOT_FOUND and a time at which it is tried again.
 
-    A run that is held goes on undisturbed; its step is sent again by a sweep. Raises ``StepFunctionMismatch`` when the row names another
+    A run that is held goes on undisturbed: most likely it is the pass that sent the message, just closing, so it is asked again a few times.
+    A run that stays held gets its step sent again by a sweep. Raises ``StepFunctionMismatch`` when the row names another
     task than the message, before anything is written (T6.15).
     """
     if not _is_wanted(rt, run_id, steps, task):
@@ -31,12 +35,21 @@ def suspend_for_missing_task(rt: Runtime, run_id: RunId, steps: Sequence[tuple[S
     text = f"Step {steps[0][0]!r} needs task {task!r}, which is not registered on the worker that got its message."
     error = TaskNotFound(text, task, hint="Deploy it and resume the run, or wait: it is tried again.")
     warn(rt, str(error), run_id=run_id)
+    for pause in _PAUSES_SECONDS:
+        if _try_suspend(rt, run_id, error):
+            return
+        rt.clock.sleep(pause)
+    _try_suspend(rt, run_id, error)
+
+
+def _try_suspend(rt: Runtime, run_id: RunId, error: TaskNotFound) -> bool:
+    """False: the run is held."""
     pass_id = PassId(rt.ids.new_id())
     door = open_door(rt, run_id, pass_id)
     if door is None:
-        return
+        return False
     try:
-        _suspend(rt, run_id, pass_id, error)
+        return _suspend(rt, run_id, pass_id, error)
     finally:
         door.close()
 
@@ -56,7 +69,7 @@ def _is_wanted(rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]]
     return wanted
 
 
-def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, error: TaskNotFound) -> None:
+def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, error: TaskNotFound) -> bool:
     opened = rt.store.open_pass(
         PassOpening(
             run_id=run_id,
@@ -67,7 +80,7 @@ def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, error: TaskNotFound) -
         )
     )
     if isinstance(opened, PassRefusal):
-        return
+        return opened is not PassRefusal.HELD
     code = SuspendCode.TASK_NOT_FOUND
     closing = Closing()
     if opened.run.status in OPEN_RUN:
@@ -80,3 +93,4 @@ def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, error: TaskNotFound) -
     closed = rt.store.close_pass(PassRef(run_id=run_id, pass_id=pass_id), closing)
     if closed is not None:
         send_after(rt, opened.run, closing, closed, due_seconds=closing.due_seconds)
+    return True

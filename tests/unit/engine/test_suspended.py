@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.engine.send import message_of
 from tests.unit.engine.bench import Bench, Task
 
 
@@ -79,6 +80,26 @@ def test_a_message_that_met_a_worker_without_its_task_is_sent_again() -> None:
 
         assert bench.output() == "here"
         assert not bench.resume()
+
+
+def test_a_missing_task_shows_though_the_run_was_just_held() -> None:
+    """D5: the message is faster than the write that closes the pass which sent it; a run that stays held goes on undisturbed."""
+    bench = Bench()
+    bench.runner.leaves["ghost"] = "queue"
+
+    def flow(wf: Any) -> Any:
+        return wf.do(Task("ghost"))
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work_one()
+    for seconds, code in ((60.0, None), (0.35, "TASK_NOT_FOUND")):
+        held = bench.leases.acquire("workflow-run:r1", "other:1:p", seconds)
+        assert held is not None
+        bench.broker.send_steps([message_of(bench.rt, bench.step("ghost"))])
+        bench.work()
+        assert bench.run().code == code
+        bench.leases.release(held)
 
 
 def test_a_body_that_changed_suspends_its_run_until_it_fits_again() -> None:
