@@ -139,17 +139,18 @@ class Database:
         self._patience_seconds = patience_seconds
         self._is_stopping = is_stopping
         self._engines: dict[int, Engine] = {}
+        self._inherited: list[Engine] = []
         # By process. What was inherited over a fork is never touched, and never collected either.
         self._kept: dict[int, deque[_Loan]] = defaultdict(deque)
 
     @property
     def engine(self) -> Engine:
-        """This process's engine; one inherited over a fork is dropped without touching its connections."""
+        """This process's engine; one inherited over a fork is never touched."""
         pid = os.getpid()
         engine = self._engines.get(pid)
         if engine is None:
-            for other in [key for key in self._engines if key != pid]:
-                self._engines.pop(other).dispose(close=False)
+            # Kept, not dropped: collecting a connection would say goodbye to the server on the other process's behalf.
+            self._inherited += [self._engines.pop(other) for other in list(self._engines) if other != pid]
             # Two threads may both come here; setdefault lets one engine win, and the other never connects.
             engine = self._engines.setdefault(pid, create(self.url, pool_size=self._pool_size))
         return engine
