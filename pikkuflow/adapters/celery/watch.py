@@ -1,7 +1,7 @@
-"""The daemon thread of a worker's main process: it sees dead children, fires timers and renews what living ones hold (design 3.9, 4, 7).
+"""The daemon threads of a worker's main process: they see dead children, fire timers and renew what living ones hold (design 3.9, 4, 7).
 
-It has its own connections, so it never waits behind user code, and short patience with the database, so that one duty does not keep the
-others waiting. A duty that fails is logged and comes round again: none of them is needed for anything but speed, sweeps do the rest.
+They have their own connections, so they never wait behind user code, and short patience with the database, so that one duty does not keep
+the others waiting. A duty that fails is logged and comes round again: none of them is needed for anything but speed, sweeps do the rest.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ __all__ = ["Watch"]
 
 _LOGGER: Final = logging.getLogger("pikkuflow.worker")
 _TICK_SECONDS: Final = 0.2
-_CONNECTIONS: Final = 2
+_CONNECTIONS: Final = 3
 _STALE_INTERVALS: Final = 3
+_RENEWAL: Final = "renewal"
 _RENEWALS_A_LEASE: Final = 3
 _QUIET_SECONDS: Final = 30.0
 """A duty that goes on failing is logged this often."""
@@ -65,8 +66,12 @@ class Watch:
         self._duties = self._list_duties()
 
     def start(self) -> None:
-        """Start the thread; after the pool's first processes."""
-        start_thread("pikkuflow-watch", self._watch, green=is_green(type(self._worker.pool)))
+        """Start the threads; after the pool's first processes. Renewal has its own: a Redis that does not answer must not delay it."""
+        green = is_green(type(self._worker.pool))
+        renewal = [duty for duty in self._duties if duty.name == _RENEWAL]
+        others = [duty for duty in self._duties if duty.name != _RENEWAL]
+        start_thread("pikkuflow-renew", lambda: self._watch(renewal), green=green)
+        start_thread("pikkuflow-watch", lambda: self._watch(others), green=green)
 
     def sweep_once(self, *, startup: bool) -> None:
         """Run all sweeps in a thread of their own, unless one is under way here: they may take long, leases may not wait."""
@@ -94,17 +99,17 @@ class Watch:
             _Duty("hard limits", _TICK_SECONDS, self._fail_timed_out),
             _Duty("dead children", _TICK_SECONDS, self._take_over_dead),
             _Duty("timers", _TICK_SECONDS, self._fire_timers),
-            _Duty("renewal", min(leases) / _RENEWALS_A_LEASE, self._renew),
+            _Duty(_RENEWAL, min(leases) / _RENEWALS_A_LEASE, self._renew),
             _Duty("node lease", settings.node_lease_seconds / _RENEWALS_A_LEASE, self._keep_name),
         ]
         if settings.recovery:
             duties.append(_Duty("missing sweeps", settings.sweep_interval, self._sweep_if_none_does))
         return duties
 
-    def _watch(self) -> None:
+    def _watch(self, duties: list[_Duty]) -> None:
         while not self._ended.wait(_TICK_SECONDS):
             now = self._clock.monotonic()
-            due = [duty for duty in self._duties if duty.next_at <= now]
+            due = [duty for duty in duties if duty.next_at <= now]
             with self._still:
                 for duty in due:
                     duty.next_at = now + duty.every_seconds

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from redis import Redis
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 
@@ -62,7 +63,8 @@ class RedisClient:
                 decode_responses=True,
                 # The old protocol: one greeting fewer on each new connection, and servers of any age speak it.
                 protocol=2,
-                retry=Retry(NoBackoff(), 1),
+                # Again once for a connection that the server closed meanwhile; not for a server that does not answer.
+                retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
                 socket_connect_timeout=self._timeout_seconds,
                 socket_timeout=self._timeout_seconds,
             )
