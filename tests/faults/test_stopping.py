@@ -13,12 +13,14 @@ from tests.faults.site import LONG, attempts_begun, freeze, keys_of, resume, wai
 from tests.servers.processes import Program, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
-SOON = 15.0
-"""Far below the leases of the deployment: 30 s for a run, 60 s for a step. It holds the start of a worker."""
+LEASES = {"PIKKUFLOW_RUN_LEASE_SECONDS": "600", "PIKKUFLOW_STEP_LEASE_SECONDS": "600"}
+"""No lease lapses while a test waits: what goes on was let go of."""
+SOON = 30.0
 
 
 def _working(deployment: Deployment, seconds: float, **env: str) -> tuple[Program, list[Any]]:
     """A worker with a step in place and a dispatched one in hand."""
+    deployment.processes.env.update(LEASES)
     worker = deployment.worker("faulty", name="stopped", env=env)
     faulty = deployment.load("faulty")
     runs = [faulty.two.start(seconds, **options) for options in ({"record_start": True}, {"dispatch": "queue"})]
@@ -55,13 +57,11 @@ def test_a_cold_shutdown_lets_go_of_what_it_holds(
     worker, runs = _working(deployment, 3600.0, **env)
     worker.send(number)
     worker.wait(seconds=LONG)
-    stopped_at = time.time()
     deployment.worker("faulty", name="next")
     for run in runs:
         lines = deployment.wait_for_journal("begun", run=run, count=2, seconds=SOON)
         assert [line["attempt"] for line in lines[:2]] == [1, 2]
         assert len(keys_of(lines)) == 1
-        assert lines[1]["at"] - stopped_at < SOON
 
 
 def test_a_soft_shutdown_that_is_long_enough_ends_the_step_in_hand(deployment: Deployment) -> None:
@@ -122,11 +122,9 @@ def test_a_frozen_worker_that_wakes_up_changes_nothing(deployment: Deployment, o
 
 
 def test_a_supervisor_that_restarts_quickly_need_not_wait_for_the_lease(deployment: Deployment) -> None:
-    """Scenario 20: killed and back under its name; nothing else restarts, the lease is 30 s; the step goes on at once."""
+    """Scenario 20: killed and back under its name; nothing else restarts, the lease is long; the step goes on at once."""
     worker, runs = _working(deployment, 3600.0)
     worker.kill_all()
-    worker = deployment.worker("faulty", name="stopped")
-    back_at = time.monotonic()
+    deployment.worker("faulty", name="stopped")
     for run in runs:
         deployment.wait_for_journal("begun", run=run, count=2, seconds=SOON)
-    assert time.monotonic() - back_at < SOON
