@@ -26,8 +26,8 @@ _PAUSES_SECONDS: Final = (0.1, 0.3, 0.6)
 def suspend_for_missing_task(rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]], task: str) -> None:
     """Leave the steps as they are, spend no attempt, and suspend the run with TASK_NOT_FOUND and a time at which it is tried again.
 
-    A run that is held goes on undisturbed: most likely it is the pass that sent the message, just closing, so it is asked again a few times.
-    A run that stays held gets its step sent again by a sweep. Raises ``StepFunctionMismatch`` when the row names another
+    A run that is held goes on undisturbed. Most likely the pass that sent the message is just closing, so it is asked for a few times; a
+    run that stays held gets its step sent again by a sweep. Raises ``StepFunctionMismatch`` when the row names another
     task than the message, before anything is written (T6.15).
     """
     if not _is_wanted(rt, run_id, steps, task):

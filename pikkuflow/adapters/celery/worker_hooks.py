@@ -10,6 +10,7 @@ from celery import bootsteps, signals
 from pikkuflow.adapters.celery.beat import add_beat_entries
 from pikkuflow.adapters.celery.extension import Extension
 from pikkuflow.adapters.celery.pools import refuse_green_pool
+from pikkuflow.adapters.celery.quiet_log import quieten_celery
 from pikkuflow.adapters.celery.tasks import widen_limits
 from pikkuflow.adapters.celery.watch import Watch
 from pikkuflow.errors import PikkuFlowError
@@ -41,6 +42,7 @@ class WorkerHooks:
             self._ext.refresh()
             widen_limits(self._ext.app, worker.time_limit, worker.soft_time_limit)
             _check_schema(self._ext)
+            quieten_celery()
         except PikkuFlowError as error:
             raise click.ClickException(f"{error} [{error.code}]") from error
 
