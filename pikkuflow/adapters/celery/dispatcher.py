@@ -7,8 +7,8 @@ They never carry ``expires`` (a worker drops an expired message without a word) 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -18,6 +18,7 @@ from kombu.utils.uuid import uuid
 from pikkuflow.adapters.celery.message_options import LIMITS, PUBLISHED, as_json, from_json_options
 from pikkuflow.adapters.celery.names import ORCHESTRATE_TASK, STEP_TASK
 from pikkuflow.adapters.celery.producers import Producers
+from pikkuflow.adapters.celery.redis_queues import Letter, RedisQueues
 from pikkuflow.adapters.celery.routing import Routing
 from pikkuflow.domain.act import RunRef, StepMessage
 from pikkuflow.domain.definition import Registry
@@ -32,15 +33,6 @@ _RUNS_A_MESSAGE: Final = 100
 """Runs that one wake-up message names: more would wait behind each other in one worker."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Message:
-    task: str
-    args: tuple[Any, ...]
-    options: Mapping[str, Any]
-    shadow: str | None = None
-    root_id: str | None = None
-
-
 class CeleryDispatcher:
     """Implements ``ports.Dispatcher`` on a Celery app. Connections are the app's own pool's, and new ones after a fork."""
 
@@ -49,49 +41,51 @@ class CeleryDispatcher:
         self._settings = settings
         self._routing = routing or Routing(app, settings, registry)
         self._producers = Producers(app)
+        self._queues = RedisQueues(app)
+        self._pass_routes: dict[str, str] = {}
 
     def wake(self, runs: Sequence[RunRef]) -> None:
         """Ask for a pass over each run; see ``ports.Dispatcher``. Runs whose workflows share a route share messages."""
-        routes: dict[str, Mapping[str, Any]] = {}
         grouped: dict[str, dict[str, None]] = {}
         for run in runs:
-            options = self._routing.of_workflow(run.workflow).options
-            key = as_json(options, what=f"workflow {run.workflow!r}")
-            routes[key] = options
-            grouped.setdefault(key, {})[run.id] = None
+            grouped.setdefault(self._pass_route(run.workflow), {})[run.id] = None
         self._publish(
-            _Message(task=ORCHESTRATE_TASK, args=(ids,), options={**routes[key], **self._pass_limits()})
-            for key, members in grouped.items()
+            Letter(task=ORCHESTRATE_TASK, route=route, args=(ids,))
+            for route, members in grouped.items()
             for ids in _pieces(list(members), _RUNS_A_MESSAGE)
         )
 
     def send_steps(self, messages: Sequence[StepMessage], *, chunk: int = 1) -> None:
         """Send step messages; see ``ports.Dispatcher``. Members of one message share run, task and route."""
         if chunk <= 1:
-            self._publish(_step_message([message]) for message in messages)
+            self._publish(_letter([message]) for message in messages)
             return
 
         def alike(message: StepMessage) -> tuple[str, str, str]:
             return message.run_id, message.task, message.options
 
         self._publish(
-            _step_message(piece)
-            for _, members in groupby(messages, key=alike)
-            for piece in _pieces(list(members), chunk)
+            _letter(piece) for _, members in groupby(messages, key=alike) for piece in _pieces(list(members), chunk)
         )
 
-    def _pass_limits(self) -> dict[str, float]:
-        """A pass's own limit: the configuration's, and the time that it may work steps in place (design 2)."""
-        limit = self._app.conf.task_time_limit
-        return {} if limit is None else {"time_limit": limit + self._settings.pass_seconds}
+    def _pass_route(self, workflow: str) -> str:
+        """Where passes go, and their own limit: the configuration's, and the time that they may work steps in place (design 2)."""
+        route = self._pass_routes.get(workflow)
+        if route is None:
+            options = dict(self._routing.of_workflow(workflow).options)
+            limit = self._app.conf.task_time_limit
+            if limit is not None:
+                options["time_limit"] = limit + self._settings.pass_seconds
+            route = self._pass_routes[workflow] = as_json(options, what=f"workflow {workflow!r}")
+        return route
 
-    def _publish(self, messages: Iterable[_Message]) -> None:
+    def _publish(self, letters: Iterable[Letter]) -> None:
         """Publish all with one producer, pipelined where the broker can.
 
         Raises ``DispatchError``. Some may have left then, which is harmless: a claim and an opening decide.
         """
-        pending = list(messages)
-        if not pending:
+        pending = list(letters)
+        if not pending or self._queues.push(pending):
             return
         try:
             self._producers.call(lambda producer: self._send_all(producer, pending))
@@ -101,43 +95,53 @@ class CeleryDispatcher:
                 hint="Nothing is lost: a sweep sends again what is recorded.",
             ) from error
 
-    def _send_all(self, producer: Any, messages: Sequence[_Message]) -> None:
-        if len(messages) == 1:
-            self._send(producer, messages[0])
-            return
-        with producer.batch():
-            for message in messages:
-                self._send(producer, message)
+    def _send_all(self, producer: Any, letters: Sequence[Letter]) -> None:
+        if len(letters) == 1:
+            self._send(producer, letters[0])
+        else:
+            with producer.batch():
+                for letter in letters:
+                    self._send(producer, letter)
+        for letter in letters:
+            if not self._queues.knows(letter):
+                self._queues.learn(producer, letter, partial(self._send, letter=letter))
 
-    def _send(self, producer: Any, message: _Message) -> None:
+    def _send(self, producer: Any, letter: Letter) -> None:
         amqp: Any = self._app.amqp
-        options = from_json_options(message.options)
+        options = from_json_options(json.loads(letter.route))
         limits = {key: options.get(key) for key in LIMITS}
         envelope = amqp.as_task_v2(
             uuid(),
-            message.task,
-            message.args,
+            letter.task,
+            letter.args,
             {},
-            shadow=message.shadow,
-            root_id=message.root_id,
-            parent_id=message.root_id,
+            shadow=letter.shadow,
+            root_id=letter.root_id,
+            parent_id=letter.root_id,
             create_sent_event=self._app.conf.task_send_sent_event,
             ignore_result=True,
             **limits,
         )
         published = {key: options[key] for key in PUBLISHED if key in options}
-        amqp.send_task_message(producer, message.task, envelope, serializer="json", retry=False, **published)
+        amqp.send_task_message(producer, letter.task, envelope, serializer="json", retry=False, **published)
 
 
-def _step_message(members: Sequence[StepMessage]) -> _Message:
+def _letter(members: Sequence[StepMessage]) -> Letter:
     first = members[0]
-    return _Message(
+    return Letter(
         task=STEP_TASK,
+        route=_route_of(first.options),
         args=(first.run_id, [[member.name, member.attempt] for member in members], first.task),
-        options=json.loads(first.options),
         shadow=first.task,
         root_id=first.run_id,
     )
+
+
+@lru_cache(maxsize=1_000)
+def _route_of(options: str) -> str:
+    """What a row's options say about its message. The rest, such as a trace's headers, is another text in every row."""
+    read = json.loads(options)
+    return json.dumps({key: read[key] for key in (*PUBLISHED, *LIMITS) if key in read}, sort_keys=True)
 
 
 def _pieces(whole: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:

@@ -123,7 +123,8 @@ class RedisQueues:
     def learn(self, producer: Any, letter: Letter, send: Any) -> None:
         """Keep what ``send(producer)`` pushes for a letter that has just been sent, so that its queue is declared."""
         channel: Any = producer.channel
-        if channel.__class__ is not transport.Channel or not self._is_plain():
+        kind: Any = type(channel)
+        if kind is not transport.Channel or not self._is_plain():
             return
         recorder = _Recorder(channel)
         producer.channel = recorder
