@@ -197,7 +197,8 @@ class Performer:
             return self._known(row)
         if row.child_run_id is not None:
             return self._work_child(item, row.child_run_id)
-        return self._waiting(row.due_in_seconds)
+        # A message that left for a row that was due brings it on: another pass would find the same, at once and again.
+        return self._waiting(None if row.is_due else row.due_in_seconds)
 
     def _work_new(self, item: _Planned, step: NewStep) -> Recorded | Waiting:
         call = item.call.call

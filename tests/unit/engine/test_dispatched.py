@@ -137,6 +137,21 @@ def test_the_next_attempt_is_sent_when_it_is_due_and_exhausting_it_fails_the_run
     assert "boom" in bench.error()
 
 
+def test_a_retry_that_was_due_and_sent_asks_for_no_pass_of_its_own() -> None:
+    """Design 4: only what is not due leaves a hint again; a due retry that waits for a worker costs no passes (simulation, seed 2797)."""
+    bench = a_bench()
+    bench.task(lambda _: _boom(), name="far", leaves="queue")
+    bench.work_one()
+    bench.clock.advance(13)
+    bench.orchestrate()
+    assert bench.step("far").status is StepStatus.SCHEDULED
+
+    bench.hints.pop_due(100)
+    bench.orchestrate()
+
+    assert bench.due() is None
+
+
 def test_a_delay_of_zero_is_sent_again_at_once() -> None:
     """D29 for dispatched steps: no pass in between."""
     bench = a_bench()
