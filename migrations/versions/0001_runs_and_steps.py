@@ -218,6 +218,7 @@ def _create_lease() -> None:
         sa.Column("expires_at", _utc(), nullable=False),
         **_MYSQL,
     )
+    _index("pikkuflow_lease", "lease_expires", "expires_at")
 
 
 def _create_sweep() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -26,6 +27,7 @@ _LOGGER: Final = logging.getLogger("pikkuflow")
 _LEASE_SECONDS: Final = 30.0
 _HINTS_WITHIN_SECONDS: Final = 3600.0
 _HINT_PAGES: Final = 100
+_LEASES_AT_ONCE: Final = 1000
 
 T = TypeVar("T", bound=RunRef | StepMessage)
 
@@ -139,8 +141,10 @@ class _Sweep:
             after = page.last
         if self._kind is SweepKind.STALLED:
             counts += self._deliver()
-        if self._kind is SweepKind.SCHEDULED and self._startup:
-            self._leave_hints()
+        if self._kind is SweepKind.SCHEDULED:
+            self._forget_leases()
+            if self._startup:
+                self._leave_hints()
         return counts
 
     def _page(self, after: str | None) -> Swept:
@@ -182,6 +186,12 @@ class _Sweep:
             warn(self._rt, f"The {self._kind} sweep could not drive this run: {error!r}", run_id=run_id)
             return False
         return True
+
+    def _forget_leases(self) -> None:
+        if self._rt.leases is not None:
+            # Its outage is not the sweep's, and there is time for this.
+            with suppress(ConnectionError):
+                self._rt.leases.forget(_LEASES_AT_ONCE)
 
     def _leave_hints(self) -> None:
         """Hints of what comes soon are left again: the service may have lost them (T10.7). Later ones cost one sweep interval."""

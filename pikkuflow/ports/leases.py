@@ -53,3 +53,10 @@ class Leases(Protocol):
         ``node:12`` and ``node:`` mean ``node:12`` and ``node:12:x``, and ``node:12`` never means ``node:123``.
         """
         ...
+
+    def forget(self, limit: int) -> int:
+        """Drop what is left of at most ``limit`` keys that nobody held for a day; the number dropped, 0 where that happens by itself.
+
+        Tokens of such a key begin at 1 again: whoever held it has lapsed a day ago, and a holder's name is never used twice.
+        """
+        ...

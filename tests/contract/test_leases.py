@@ -198,6 +198,30 @@ def test_texts_of_any_kind_are_keys_and_holders(leases: Leases) -> None:
         assert (held.key, held.holder) == (key, "node ü:1 2")
 
 
+# --- forgetting ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_that_nobody_held_for_a_day_is_forgotten(lease_bench: LeaseBench, leases: Leases) -> None:
+    """Spec 6.1: tokens of a key in use go on rising, over releases and lapses; what is older than a day leaves no row behind."""
+    leases.release(_taken(leases, "used"))
+    for number in range(3):
+        leases.release(_taken(leases, f"old {number}"))
+    lease_bench.advance(80_000)
+    leases.release(_taken(leases, "used"))
+    held = _taken(leases, "held", ttl_seconds=90_000.0)
+    assert leases.forget(10) == 0
+    lease_bench.advance(20_000)
+
+    dropped = [leases.forget(2) for _ in range(3)]
+
+    assert dropped in ([2, 1, 0], [0, 0, 0])
+    assert leases.get("held") is not None
+    assert leases.refresh(held, 30) is not None
+    assert _taken(leases, "old 0").token == 1
+    if dropped[0]:
+        assert _taken(leases, "used").token == 3
+
+
 # --- take-over (design 3.9) ---------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from pikkuflow.ports import Clock, Lease
 __all__ = ["MemoryLeases"]
 
 _SHORTEST_SECONDS: Final = 0.001
+_FORGET_SECONDS: Final = 86_400.0
 
 
 class MemoryLeases:
@@ -84,6 +85,15 @@ class MemoryLeases:
                 return False
             self._leases[key] = replace(known, expires_at=now)
             return True
+
+    def forget(self, limit: int) -> int:
+        """Drop at most ``limit`` keys that nobody held for a day."""
+        with self._lock:
+            before = self._now() - _FORGET_SECONDS
+            old = [key for key, lease in self._leases.items() if lease.expires_at < before][:limit]
+            for key in old:
+                del self._leases[key]
+            return len(old)
 
     def _now(self) -> float:
         if self.is_down:

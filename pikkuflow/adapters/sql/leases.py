@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import case, select, update
+from sqlalchemy import case, delete, select, update
 
 from pikkuflow.adapters.sql.database import Database, Transaction
 from pikkuflow.adapters.sql.rows import ahead
@@ -18,6 +18,7 @@ __all__ = ["SqlLeases"]
 
 T = TypeVar("T")
 
+_FORGET: Final = timedelta(days=1)
 _LONG_AGO: Final = datetime(1970, 1, 2, tzinfo=UTC)
 
 
@@ -63,6 +64,10 @@ class SqlLeases:
     def expire(self, key: str, holder_prefix: str) -> bool:
         """Free the key if its holder is the prefix or begins with it as whole ``:`` parts. False: it does not."""
         return self._call(lambda tx: _expire(tx, key, holder_prefix))
+
+    def forget(self, limit: int) -> int:
+        """Drop at most ``limit`` keys that nobody held for a day: every run leaves a row behind."""
+        return self._call(lambda tx: _forget(tx, limit))
 
     def close(self) -> None:
         """Give back connections."""
@@ -122,6 +127,13 @@ def _expire(tx: Transaction, key: str, holder_prefix: str) -> bool:
     row = _locked(tx, key)
     is_dead = row is not None and row["expires_at"] > tx.now() and _is_of(row["holder"], holder_prefix)
     return is_dead and _free(tx, key)
+
+
+def _forget(tx: Transaction, limit: int) -> int:
+    is_old = table.c.expires_at < tx.now() - _FORGET
+    keys = [row["key"] for row in tx.all(select(table.c.key).where(is_old).order_by(table.c.expires_at).limit(limit))]
+    # Asked again: a key may have been taken in between.
+    return int(tx.do(delete(table).where(table.c.key.in_(keys), is_old)).rowcount) if keys else 0
 
 
 def _is_of(holder: str, prefix: str) -> bool:

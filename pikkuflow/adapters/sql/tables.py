@@ -190,6 +190,8 @@ lease = Table(
     Column("holder", Key(), nullable=False),
     Column("token", Integer, nullable=False),
     Column("expires_at", Utc, nullable=False),
+    # Forgetting.
+    _index("lease_expires", "expires_at"),
     **_MYSQL,
 )
 
