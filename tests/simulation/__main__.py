@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -38,7 +39,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=_range, default=range(2000), help="a number, or from:to (default 0:2000)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes to use")
+    parser.add_argument("--jobs", type=int, default=1, help="processes to use; 0 is one for each core")
     parser.add_argument("--seed", type=int, help="work one schedule and print its trace")
     parser.add_argument("--shrink", action="store_true", help="with --seed: make a failing schedule small first")
     parser.add_argument("--mutations", action="store_true", help="prove that each deliberate fault is found")
@@ -69,6 +70,7 @@ def _work(seeds: range, jobs: int) -> int:
 
 def _worked(seeds: range, jobs: int) -> Iterator[tuple[int, list[tuple[int, str]]]]:
     batches = [seeds[at : at + _BATCH] for at in range(0, len(seeds), _BATCH)]
+    jobs = jobs or os.cpu_count() or 1
     if jobs == 1:
         yield from map(_work_batch, batches)
         return

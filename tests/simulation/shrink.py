@@ -38,15 +38,15 @@ def find(plan: Plan, script: dict[int, int] | None = None) -> Failing | None:
     return None
 
 
-def shrink(failing: Failing) -> Failing:
-    """The smallest schedule found that breaks the same invariant."""
-    return _Shrinking(failing).work()
+def shrink(failing: Failing, *, tries: int = _TRIES) -> Failing:
+    """The smallest schedule found by so many tries that breaks the same invariant."""
+    return _Shrinking(failing, tries).work()
 
 
 class _Shrinking:
-    def __init__(self, failing: Failing) -> None:
+    def __init__(self, failing: Failing, tries: int) -> None:
         self._best = failing
-        self._left = _TRIES
+        self._left = tries
 
     def work(self) -> Failing:
         while self._left > 0 and self._smaller_plan():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Final, cast
 
 from pikkuflow.adapters.json_codec import JsonCodec
@@ -50,6 +51,7 @@ class World:
         tells: Callable[[str], None] | None = None,
     ) -> None:
         self.plan = plan
+        self._threads = ExitStack()
         self.choices = Choices(plan.seed, plan.preempt, script)
         self.scheduler = Scheduler(self.choices)
         self.stage = Stage(self.scheduler)
@@ -71,23 +73,45 @@ class World:
 
     def run(self) -> None:
         """Work until everything is quiet, and judge. Raises ``Violation``."""
+        try:
+            self.begin()
+            self.finish()
+        finally:
+            self.end()
+
+    def begin(self) -> None:
+        """Start nodes and clients, and let nothing work yet. ``end`` must follow, whatever happens."""
         logging.disable(logging.CRITICAL)
         ACTOR_PAUSE.stage = self.stage
-        with threads_as_actors(self.stage):
-            try:
-                self.nodes.begin()
-                self.clients.begin()
-                self._work()
-                judge(self.plan, self.workflows, self.store._tables, self.ledger, self.rt.codec.decode)
-                self.clients.judge(self.store)
-            finally:
-                self._end()
+        self._threads.enter_context(threads_as_actors(self.stage))
+        self.nodes.begin()
+        self.clients.begin()
 
-    def _work(self) -> None:
+    def work(self, turns: int) -> None:
+        """Let actors have that many turns at most. Raises ``Violation``."""
+        last = self.scheduler.turns + turns
+        self._advance(lambda: self.scheduler.turns >= last or self._is_settled())
+
+    def finish(self) -> None:
+        """Work until everything is quiet, and judge. Raises ``Violation``."""
+        self._advance(self._is_settled)
+        calm = self.scheduler.now + _CALM_SECONDS
+        self._advance(lambda: self._is_quiet(calm))
+        judge(self.plan, self.workflows, self.store._tables, self.ledger, self.rt.codec.decode)
+        self.clients.judge(self.store)
+
+    def end(self) -> None:
+        """Unwind every actor."""
+        for process in [*self.stage.processes(), *self.stage.clients, *self.nodes.others()]:
+            process.is_dead = True
+        self.scheduler.reap()
+        self._threads.close()
+        ACTOR_PAUSE.stage = None
+        logging.disable(logging.NOTSET)
+
+    def _advance(self, is_over: Callable[[], bool]) -> None:
         try:
-            self.scheduler.run(self._is_settled, until=_PATIENCE_SECONDS, turns=_TURNS)
-            calm = self.scheduler.now + _CALM_SECONDS
-            self.scheduler.run(lambda: self._is_quiet(calm), until=_PATIENCE_SECONDS * 2, turns=_TURNS * 2)
+            self.scheduler.run(is_over, until=_PATIENCE_SECONDS, turns=_TURNS)
         except Stuck as stuck:
             rows = [
                 f"{run.id} {run.status} {run.code or ''}"
@@ -105,11 +129,6 @@ class World:
         stage = self.stage
         is_calm = all(node.frozen_until <= stage.now for node in stage.nodes)
         return is_calm and not stage.broker.messages and not any(process.handles for process in stage.processes())
-
-    def _end(self) -> None:
-        for process in [*self.stage.processes(), *self.stage.clients, *self.nodes.others()]:
-            process.is_dead = True
-        self.scheduler.reap()
 
     def _runtime(self) -> Runtime:
         registry = Registry()
