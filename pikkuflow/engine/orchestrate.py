@@ -50,9 +50,9 @@ def orchestrate(rt: Runtime, run_ids: Sequence[RunId]) -> None:
 
 
 def _note(rt: Runtime, run_id: RunId, error: Exception) -> None:
-    """An outage is over when it is over. What is wrong otherwise was closed with a time of its own (``break_off``)."""
-    warn(rt, f"A pass could not be worked: {error!r}", run_id=run_id)
+    """An outage is over when it is over. What is wrong otherwise was told, and closed with a time of its own (``break_off``)."""
     if is_outage(error):
+        warn(rt, f"A pass could not be worked: {error!r}", run_id=run_id)
         rt.hints.leave(run_id, SOON_SECONDS)
 
 

@@ -103,7 +103,8 @@ class _Pass:
             opened = rt.store.open_pass(opening)
         except Exception as error:
             # It may have opened with its answer lost, and this process' holder is renewed as long as the process lives.
-            close_later(rt, PassRef(run_id=self._run_id, pass_id=self._pass_id), unread_closing(error))
+            closing = self._told(unread_closing(error), error)
+            close_later(rt, PassRef(run_id=self._run_id, pass_id=self._pass_id), closing)
             raise
         if isinstance(opened, PassRefusal):
             return self._refused(opened)
@@ -186,9 +187,6 @@ class _Pass:
         """The pass ends by something that is not the run's: what it learned is recorded, another pass goes on in a while."""
         closing = self._broken(p.run, error, worked=p.worked > 0, sent=tuple(p.sent))
         _tell(p, PassOutcome.INTERRUPTED)
-        if closing.broke_off:
-            then = "suspended" if closing.due_seconds is None else f"tried again in {closing.due_seconds:g} s"
-            warn(self._rt, f"A pass broke off by {error!r}; the run is {then}.", run_id=self._run_id)
         try:
             closed = self._rt.store.close_pass(p.ref, closing)
         except Exception:  # noqa: BLE001 - the first error is the one to raise
@@ -208,7 +206,14 @@ class _Pass:
         if self._rt.is_stopping() or is_outage(error):
             return Closing(sent=sent, raise_news=True)
         limit = self._rt.settings.passes_lost
-        return broken_closing(run, error, worked=worked, sent=sent, passes_lost_limit=limit)
+        closing = broken_closing(run, error, worked=worked, sent=sent, passes_lost_limit=limit)
+        return self._told(closing, error)
+
+    def _told(self, closing: Closing, error: BaseException) -> Closing:
+        if closing.broke_off:
+            then = "suspended" if closing.due_seconds is None else f"tried again in {closing.due_seconds:g} s"
+            warn(self._rt, f"A pass broke off by {error!r}; the run is {then}.", run_id=self._run_id)
+        return closing
 
 
 def _unknown_workflow(rt: Runtime, history: History) -> Closing:

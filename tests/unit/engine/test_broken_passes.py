@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
+from pikkuflow.domain.act import PassOpening
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus, SuspendCode
 from pikkuflow.errors import StoreUnavailable
@@ -158,6 +160,36 @@ def test_an_outcome_forgives_the_passes_that_broke_off_before() -> None:
     bench.orchestrate()
 
     assert bench.run().status is RunStatus.COMPLETED
+
+
+def test_a_run_that_cannot_be_read_is_tried_again_every_minute() -> None:
+    """Its opening may have been committed: a thread closes it, and nobody knows how often that happened before."""
+    bench = a_bench()
+    bench.start("flow")
+    bench.broker.lose_all()
+
+    class Unreadable:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.store, name)
+
+        def open_pass(self, opening: PassOpening) -> Any:
+            bench.store.open_pass(opening)
+            raise KeyError("a column of another version")
+
+    with pytest.raises(KeyError):
+        bench.orchestrate(store=Unreadable())
+    deadline = time.monotonic() + 10
+    while bench.run().pass_id is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    assert (bench.run().pass_id, bench.due(), bench.broker.wakes) == (None, None, [])
+    assert sum("KeyError" in text for text in bench.ear.warnings) == 1
+    bench.clock.advance(59)
+    assert not bench.recover()
+    bench.clock.advance(1)
+    assert bench.recover().woken == 1
+    bench.work()
+    assert bench.output() == "done"
 
 
 def test_a_pass_whose_end_cannot_be_told_is_let_go() -> None:
