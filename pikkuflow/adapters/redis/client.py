@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,7 +17,7 @@ from typing import Any, Final
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
 __all__ = ["DEFAULT_PREFIX", "RedisClient", "Script"]
@@ -46,12 +47,13 @@ class RedisClient:
         timeout_seconds: how long to wait for a connection, and for an answer.
     """
 
-    __slots__ = ("_client", "_pid", "_timeout_seconds", "_url")
+    __slots__ = ("_client", "_kept", "_pid", "_timeout_seconds", "_url")
 
     def __init__(self, url: str, *, timeout_seconds: float = 2.0) -> None:
         self._url = url
         self._timeout_seconds = timeout_seconds
         self._client: Redis | None = None
+        self._kept: deque[Any] = deque()
         self._pid = 0
 
     def connect(self) -> Redis:
@@ -68,7 +70,7 @@ class RedisClient:
                 socket_connect_timeout=self._timeout_seconds,
                 socket_timeout=self._timeout_seconds,
             )
-            self._client, self._pid = client, os.getpid()
+            self._client, self._kept, self._pid = client, deque(), os.getpid()
         return client
 
     def run(self, script: Script, keys: tuple[str, ...], *arguments: str | int) -> Any:
@@ -77,14 +79,33 @@ class RedisClient:
         Raises:
             ConnectionError: the server does not answer, or refuses (it is loading, read-only, out of memory, wants a password).
         """
-        client = self.connect()
+        count = len(keys)
         try:
             try:
-                return client.evalsha(script.digest, len(keys), *keys, *arguments)
+                return self.ask("EVALSHA", script.digest, count, *keys, *arguments)
             except NoScriptError:
-                return client.eval(script.text, len(keys), *keys, *arguments)
+                return self.ask("EVAL", script.text, count, *keys, *arguments)
         except RedisError as error:
             raise ConnectionError(f"Redis or Valkey does not serve: {error}") from error
+
+    def ask(self, *command: str | int) -> Any:
+        """One command on a connection that stays out of the pool between commands: lending it costs more than a command does.
+
+        Again once, on a fresh connection, when the server closed this one meanwhile. Raises ``RedisError``.
+        """
+        pool = self.connect().connection_pool
+        kept = self._kept
+        try:
+            connection = kept.pop()
+        except IndexError:
+            connection = pool.get_connection()
+        try:
+            try:
+                return _answer(connection, command)
+            except RedisConnectionError:
+                return _answer(connection, command)
+        finally:
+            kept.append(connection)
 
     def run_all(self, script: Script, calls: Sequence[tuple[tuple[str, ...], tuple[str | int, ...]]]) -> list[Any]:
         """Run a script that may be repeated, once for each pair of keys and arguments, in one round trip.
@@ -106,7 +127,21 @@ class RedisClient:
         """Give back the connections; the next question opens new ones."""
         client, self._client = self._client, None
         if client is not None and self._pid == os.getpid():
+            while self._kept:
+                self._kept.pop().disconnect()
             client.close()
+
+
+def _answer(connection: Any, command: tuple[str | int, ...]) -> Any:
+    try:
+        connection.send_command(*command)
+        return connection.read_response()
+    except ResponseError:
+        raise
+    except BaseException:
+        # It may still get the answer to this.
+        connection.disconnect()
+        raise
 
 
 def _pipelined(

@@ -101,7 +101,7 @@ class RedisHints:
     def announce(self, run_id: RunId) -> None:
         """Tell whoever watches the run that it has moved."""
         try:
-            self._client.connect().publish(self._channel(run_id), "")
+            self._client.ask("PUBLISH", self._channel(run_id), "")
         except RedisError as error:
             self._outage.began(error)
         else:
