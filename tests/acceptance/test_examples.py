@@ -1,0 +1,70 @@
+"""Every example does what it says, inline and on a real worker."""
+
+from __future__ import annotations
+
+import sys
+from ast import literal_eval
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pikkuflow.adapters.sql import migrations
+from tests.acceptance.deployment import Deployment
+from tests.acceptance.footprint import celery, marked, run
+from tests.servers.processes import ROOT
+
+EXAMPLES = ROOT / "examples"
+PRINTS: dict[str, list[Any]] = {
+    "01-minimal": [{"paid": "payment-42-999", "parcel": "parcel-42"}],
+    "02-retries-and-idempotency": [{"paid": "booked at attempt 3", "letter": "sent: thank you"}, "bookings: 1"],
+    "03-fan-out": [{"small": ["a.png@small", "b.png@small"], "number": 2, "refused": "'a.png' is no word"}],
+    "04-child-workflows": [{"order": 7, "invoice": "[tea] [cup]"}],
+    "05-inline-and-state": [{"ticket": True}],
+}
+STARTS = {
+    "01-minimal": ("minimal.order", "[42]"),
+    "02-retries-and-idempotency": ("retries.pay", "[500]"),
+    "03-fan-out": ("fan_out.album", '[["a.png", "b.png"]]'),
+    "04-child-workflows": ("children.order", "[7]"),
+    "05-inline-and-state": ("inline.hello", '["Ada"]'),
+}
+
+
+def test_every_example_is_tested() -> None:
+    """A new folder is a new row above, and a row of the examples' README."""
+    folders = {folder.name for folder in EXAMPLES.iterdir() if (folder / "app.py").exists()}
+    assert folders == PRINTS.keys() == STARTS.keys()
+    shown = (EXAMPLES / "README.md").read_text()
+    assert [name for name in folders if f"`{name}`" not in shown] == []
+
+
+@pytest.mark.parametrize("example", PRINTS)
+def test_an_example_runs_by_itself(tmp_path: Path, example: str) -> None:
+    """``flow db upgrade``, whose work is done here, then ``python app.py``: no broker, no worker."""
+    environ = marked({"PYTHONDONTWRITEBYTECODE": "1"})
+    (tmp_path / ".pikkuflow").mkdir()
+    migrations.upgrade(f"sqlite:///{tmp_path / '.pikkuflow' / 'pikkuflow.db'}")
+    shown = run(sys.executable, EXAMPLES / example / "app.py", cwd=tmp_path, environ=environ).stdout.splitlines()
+    assert len(shown) == len(PRINTS[example])
+    for line, expected in zip(shown, PRINTS[example], strict=True):
+        _check(line if isinstance(expected, str) else literal_eval(line), expected)
+
+
+@pytest.mark.parametrize("example", PRINTS)
+def test_an_example_runs_on_a_worker(deployment: Deployment, example: str) -> None:
+    """The same file, unchanged, on Valkey and PostgreSQL."""
+    folder = EXAMPLES / example
+    deployment.processes.worker(
+        "app", pool="solo", concurrency=1, cwd=folder, options=["--without-mingle", "--without-gossip"]
+    )
+    command = celery("app", "flow", "start", *STARTS[example], "--wait", "--timeout", "30")
+    environ = marked({**deployment.env, "PYTHONDONTWRITEBYTECODE": "1"})
+    shown = run(*command, cwd=folder, environ=environ).stdout
+    _check(literal_eval(shown.replace("true", "True")), PRINTS[example][0])
+
+
+def _check(got: Any, expected: Any) -> None:
+    if expected == {"ticket": True}:
+        assert got.pop("greeting") in {"good morning, Ada", "good evening, Ada"}
+    assert got == expected
