@@ -151,6 +151,10 @@ class Ledger:
             check(args, answer)
         if op in _READS:
             return
+        self.look()
+
+    def look(self) -> None:
+        """Remember what is now: after an act, and between two statements of one."""
         for run in self._tables.runs.values():
             self._remember(run)
 
@@ -158,9 +162,6 @@ class Ledger:
         if not isinstance(answer, History):
             return
         run = answer.run
-        before = self._seen.get(run.id, _Seen())
-        if before.pass_id not in {None, answer.pass_id} and _is_after(before.pass_until, self._tables.clock.now()):
-            raise self._broken("I1 one live pass", f"{answer.pass_id} opened {run.id} which {before.pass_id} held")
         self._stage.process.passes[run.id] = answer.pass_id
         self._check_news(answer)
 
@@ -263,6 +264,9 @@ class Ledger:
                 "I6 a settled run does not change", f"{run.id}: {before.settled} -> {settled or run.status}"
             )
         before.settled = settled
+        is_live = _is_after(before.pass_until, self._tables.clock.now())
+        if is_live and run.pass_id is not None and run.pass_id != before.pass_id:
+            raise self._broken("I1 one live pass", f"{run.pass_id} opened {run.id} which {before.pass_id} held")
         before.pass_id, before.pass_holder, before.pass_until = run.pass_id, run.pass_holder, run.pass_until
         before.author, before.news, before.seen = run.author, run.news, run.seen
         for row in self._tables.steps_of(run.id).values():

@@ -58,9 +58,9 @@ class World:
         self.stage.tells = tells
         clock = StoreClock(self.stage)
         self.store = make_store(clock)
-        self.store._tables.between_statements = ACTOR_PAUSE
         self.leases = MemoryLeases(clock)
         self.ledger = Ledger(self.stage, self.store._tables)
+        self.store._tables.between_statements = self._between_statements
         self.workflows = _workflows(plan)
         self.warnings: list[str] = []
         acts = {key: act for name, parts in self.workflows.items() for key, act in acts_of(name, parts).items()}
@@ -108,6 +108,10 @@ class World:
         self._threads.close()
         ACTOR_PAUSE.stage = None
         logging.disable(logging.NOTSET)
+
+    def _between_statements(self) -> None:
+        self.ledger.look()
+        ACTOR_PAUSE()
 
     def _advance(self, is_over: Callable[[], bool]) -> None:
         try:
