@@ -130,6 +130,7 @@ _VALUES = dict.fromkeys(_TEXTS, "x") | {
     "passes_lost_limit": 10,
     "attempt": 1,
     "raised": 0,
+    "broke_off": 0,
     "due_seconds": None,
     "sent": ["s1"],
     "names": ["s1"],
