@@ -48,6 +48,14 @@ def test_start_gives_a_handle(steps: Any) -> None:
     assert run.status().head.owner == "ann"
 
 
+@pytest.mark.parametrize("options", [pytest.param({}, id="in-place"), pytest.param({"dispatch": "queue"}, id="queue")])
+def test_a_step_knows_for_whom_it_is_done(steps: Any, options: dict[str, Any]) -> None:
+    """T5.5: the run's owner reaches its steps and its children's; a run without one invents none."""
+    for workflow in (steps.one, steps.parent):
+        assert workflow.using(owner="ann").start("steps.whose", **options).result(timeout=SECONDS) == "ann"
+        assert workflow.start("steps.whose", **options).result(timeout=SECONDS) is None
+
+
 def test_a_workflow_is_not_called(steps: Any) -> None:
     """The error names both ways to run it (design 1)."""
     with pytest.raises(DirectCallError, match="called as a function") as caught:

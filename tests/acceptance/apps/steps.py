@@ -33,6 +33,12 @@ def elsewhere(value: Any = None) -> Any:
     return value
 
 
+@app.task(name="steps.whose")
+def whose() -> str | None:
+    """For whom it is done."""
+    return current_step().owner
+
+
 @app.task(name="steps.fail_until")
 def fail_until(attempt: int) -> int:
     """Fail before that attempt. The effect is written once the work is done."""

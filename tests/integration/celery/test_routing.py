@@ -300,7 +300,7 @@ class TestColumns:
             routed(app, charge(queue="vip")(app))
 
     def test_the_lease_is_the_queues_own(self) -> None:
-        """``pikkuflow_step_lease_seconds_by_queue``."""
+        """T6.14, D27: ``pikkuflow_step_lease_seconds_by_queue``, else the one for all; a broker's visibility timeout plays no part."""
         settings = Settings(step_lease_seconds=60.0, step_lease_seconds_by_queue={"gpu": 600.0})
         app = app_with()
         assert routed(app, charge(queue="gpu")(app), settings=settings).lease_seconds == 600

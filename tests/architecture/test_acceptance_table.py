@@ -1,0 +1,60 @@
+"""``docs/acceptance.md`` says what became of every identifier of the specification's acceptance list; the tests must agree."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from tests.servers.processes import ROOT
+
+SIZES = (18, 4, 17, 10, 6, 17, 10, 5, 17, 13, 41, 21, 18, 7, 9, 19, 18, 3)
+"""How many items each section of the list has, from 13.1 (T1) to 13.18 (T18)."""
+IDENTIFIERS = [
+    *(f"T{section}.{number}" for section, size in enumerate(SIZES, 1) for number in range(1, size + 1)),
+    *(f"V{number}" for number in range(1, 11)),
+    *(f"C{number}" for number in range(1, 8)),
+]
+_ROW = re.compile(r"^\| ([TVC][0-9.]+) \| (tested|n/a|later: [B-F]) \|(.*)\|$", flags=re.MULTILINE)
+ROWS = _ROW.findall((ROOT / "docs" / "acceptance.md").read_text(encoding="utf-8"))
+
+
+@cache
+def _tests_of(path: str) -> dict[str, str]:
+    """The source of each test of a file, decorators and docstring included."""
+    source = (ROOT / path).read_text(encoding="utf-8")
+    lines = source.splitlines()
+    return {
+        node.name: "\n".join(lines[min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1 : node.end_lineno])
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+def test_every_identifier_is_in_the_table_once() -> None:
+    """None forgotten, none invented, none twice."""
+    assert Counter(identifier for identifier, _, _ in ROWS) == Counter(IDENTIFIERS)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "where"), [(identifier, where) for identifier, state, where in ROWS if state == "tested"]
+)
+def test_what_is_called_tested_is_a_test_that_says_so(identifier: str, where: str) -> None:
+    """Each test named in a row exists, and its source names the row's identifier (``V2`` also as ``V2a``)."""
+    named = re.findall(r"`([^`:]+)::([^`]+)`", where)
+    assert named
+    for path, test in named:
+        source = _tests_of(path).get(test)
+        assert source is not None, f"{path} has no {test}"
+        assert re.search(rf"\b{re.escape(identifier)}[a-d]?\b(?!\.?[0-9])", source), (
+            f"{test} does not name {identifier}"
+        )
+
+
+def test_what_does_not_apply_says_why() -> None:
+    """A reason, with the decision it follows from."""
+    reasons = [(identifier, why) for identifier, state, why in ROWS if state == "n/a"]
+    assert [identifier for identifier, why in reasons if not re.search(r"\bD\d+\b|design \d", why)] == []
