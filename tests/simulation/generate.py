@@ -150,7 +150,7 @@ class _Generator:
     def _fault(self, size: int) -> Fault:
         r = self._random
         kinds = list(FaultKind)
-        weights = [6 if kind is FaultKind.KILL_CHILD else 3 if kind in _FREQUENT else 1 for kind in kinds]
+        weights = [6 if kind in _MOST else 3 if kind in _FREQUENT else 1 for kind in kinds]
         kind = r.choices(kinds, weights)[0]
         op = r.choice((None, r.choice(_WRITES), r.choice((*_SENDS, "statement"))))
         if kind in {FaultKind.LOST_ANSWER, FaultKind.LOST_ACT}:
@@ -165,7 +165,8 @@ class _Generator:
         )
 
 
-_FREQUENT: Final = {FaultKind.KILL_NODE, FaultKind.LOST_ANSWER, FaultKind.LOST_ACT, FaultKind.FREEZE, FaultKind.STALL}
+_MOST: Final = {FaultKind.KILL_CHILD, FaultKind.LOST_ANSWER}
+_FREQUENT: Final = {FaultKind.KILL_NODE, FaultKind.LOST_ACT, FaultKind.FREEZE, FaultKind.STALL}
 _PHASED: Final = {FaultKind.KILL_CHILD, FaultKind.KILL_NODE, FaultKind.FREEZE, FaultKind.STALL}
 _TARGETED: Final = {*_PHASED, FaultKind.LOST_ANSWER, FaultKind.LOST_ACT}
 

@@ -89,8 +89,9 @@ class Ledger:
 
     @property
     def is_loss_possible(self) -> bool:
-        """Whether anybody can have lost an attempt: somebody died, froze or was slow."""
-        return self._stage.is_disturbed
+        """Whether anybody can have lost an attempt: somebody died, froze or was slow, or a living node lost its name."""
+        stage = self._stage
+        return stage.has_deaths or stage.was_late or stage.were_leases_lost
 
     def _broken(self, invariant: str, detail: str) -> Violation:
         """The violation, which ends the schedule even when the code under test catches it."""

@@ -156,6 +156,13 @@ def _open_once(self: MemoryRunStore, opening: PassOpening) -> History | PassRefu
     return _open_pass(self, opening)
 
 
+def _write_once(self: MemoryRunStore, ref: PassRef, write: StepWrite, now: Any) -> bool:
+    row = self._tables.steps_of(ref.run_id).get(write.step.name)
+    if row is not None and (row.attempt, row.status, row.author) == (write.attempt, write.status, ref.pass_id):
+        return False
+    return _write(self, ref, write, now)
+
+
 # --- 8: the lost mark is forgotten --------------------------------------------------------------------------------------------
 def _open_without_mark(self: MemoryRunStore, opening: PassOpening) -> History | PassRefusal:
     opened = _open_pass(self, opening)
@@ -203,7 +210,11 @@ MUTATIONS: Final = (
     Mutation("take over by node name alone", _patched((node_lease.NodeLease, "keep", _keep_by_name))),
     Mutation(
         "treat an unknown commit as refused",
-        _patched((MemoryRunStore, "close_pass", _close_once), (MemoryRunStore, "open_pass", _open_once)),
+        _patched(
+            (MemoryRunStore, "close_pass", _close_once),
+            (MemoryRunStore, "open_pass", _open_once),
+            (passes.PassActs, "_write", _write_once),
+        ),
     ),
     Mutation("forget the lost mark", _patched((MemoryRunStore, "open_pass", _open_without_mark))),
     Mutation("let a status write not name what it leaves", _patched((passes.PassActs, "_write", _write_any))),

@@ -74,6 +74,7 @@ class Stage:
         self.fault_seconds = 0.0
         self.is_disturbed = False
         """Something went wrong already."""
+        self.has_deaths = False
         self.was_late = False
         """Some process may have worked on after its lease."""
         self.were_leases_lost = False
@@ -127,7 +128,7 @@ class Stage:
         """End a process at once. Its actors are unwound without effect."""
         process.is_dead = True
         self.scheduler.has_dead = True
-        self.is_disturbed = True
+        self.is_disturbed = self.has_deaths = True
         if process in process.node.children:
             process.node.children.remove(process)
             process.node.dead.append(process)
