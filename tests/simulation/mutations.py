@@ -186,10 +186,15 @@ _write = passes.PassActs._write
 
 # --- 10: messages leave before the commit -----------------------------------------------------------------------------------
 def _insert_after_sending(self: Performer, planned: Sequence[Any], *, joined: bool) -> None:
-    self._send(planned, chunk=1)
+    vars(self)["was_sent"] = _send(self, planned, chunk=1)
     _insert(self, planned, joined=joined)
 
 
+def _send_no_more(self: Performer, _planned: Sequence[Any], *, chunk: int) -> bool:
+    return bool(vars(self)["was_sent"])
+
+
+_send = Performer._send
 _insert = Performer._insert
 
 MUTATIONS: Final = (
@@ -218,5 +223,8 @@ MUTATIONS: Final = (
     ),
     Mutation("forget the lost mark", _patched((MemoryRunStore, "open_pass", _open_without_mark))),
     Mutation("let a status write not name what it leaves", _patched((passes.PassActs, "_write", _write_any))),
-    Mutation("send before the commit", _patched((Performer, "_insert", _insert_after_sending))),
+    Mutation(
+        "send before the commit",
+        _patched((Performer, "_insert", _insert_after_sending), (Performer, "_send", _send_no_more)),
+    ),
 )
