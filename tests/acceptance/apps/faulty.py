@@ -203,7 +203,8 @@ def sleeper(wf: Workflow, seconds: float) -> list[str]:
 def gated(wf: Workflow, gate: str, width: int) -> list[str]:
     """A step that waits for a file, then steps side by side."""
     wf.do("gate", wait_for.s(gate))
-    return wf.gather(*[wf.submit("side", work.s(0.0), dispatch="queue") for _ in range(width)])
+    sides: list[str] = wf.gather(*[wf.submit("side", work.s(0.0), dispatch="queue") for _ in range(width)])
+    return sides
 
 
 @pikku.workflow(name="faulty.storm")
