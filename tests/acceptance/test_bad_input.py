@@ -146,8 +146,8 @@ def test_what_a_worker_does_not_know_waits_for_one_that_does(deployment: Deploym
 
 def test_an_unknown_workflow_is_named_with_its_neighbour(bad: Any) -> None:
     """T2.2, T2.4: nothing is stored for a workflow that is not here."""
-    with pytest.raises(WorkflowNotFound, match=r"bad\.outptu") as caught:
-        bad.pikku.workflow_named("bad.outptu")
+    with pytest.raises(WorkflowNotFound, match=r"bad\.output2") as caught:
+        bad.pikku.workflow_named("bad.output2")
     assert "bad.output" in str(caught.value)
 
 

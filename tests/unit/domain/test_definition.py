@@ -219,9 +219,9 @@ def test_an_unknown_workflow_is_an_error_with_the_nearest_name() -> None:
     registry.add(define(lambda wf: wf))
 
     with pytest.raises(WorkflowNotFound, match=r"Did you mean 'shop.order'\?") as caught:
-        registry.get("shop.oder")
+        registry.get("shop.orders")
 
-    assert caught.value.workflow == "shop.oder"
+    assert caught.value.workflow == "shop.orders"
 
 
 def test_two_functions_cannot_have_one_name() -> None:
