@@ -19,13 +19,14 @@ from pikkuflow.adapters.redis import redis_url_of
 from pikkuflow.domain.step import Step
 from tests.acceptance.deployment import Deployment, step_of, steps_of
 from tests.faults.site import LONG, attempts_begun, wait_for_steps
+from tests.faults.tracing import MESSAGES
 from tests.servers.processes import Program, wait_until
 
 
 @pytest.fixture(scope="module")
 def worker(shared_deployment: Deployment) -> Program:
     """One worker that receives what is forged, and what is not."""
-    return shared_deployment.worker("faulty", name="victim")
+    return shared_deployment.worker("faulty", name="victim", env={MESSAGES: "1"})
 
 
 @pytest.fixture
@@ -39,16 +40,16 @@ def _forge(faulty: Any, *args: Any, task: str = STEP_TASK) -> str:
     return str(faulty.app.send_task(task, args, ignore_result=True).id)
 
 
-def _wait_for_end(worker: Program, message_id: str) -> str:
-    """Wait until the worker has done with a message; what it said of it."""
+def _wait_for_end(deployment: Deployment, message_id: str) -> str:
+    """Wait until a worker has done with a message; its state and what it raised."""
+    lines: list[dict[str, Any]] = []
 
-    def said() -> list[str]:
-        words = (" succeeded", " raised", " ignored", " failed")
-        return [
-            line for line in worker.log().splitlines() if f"[{message_id}]" in line and any(w in line for w in words)
-        ]
+    def handled() -> bool:
+        lines[:] = [line for line in deployment.journal("handled") if line["message"] == message_id]
+        return bool(lines)
 
-    return str(wait_until(said, seconds=LONG, what=f"the end of message {message_id}")[0])
+    wait_until(handled, seconds=LONG, what=f"the end of message {message_id}")
+    return f"{lines[0]['state']} {lines[0]['said']}"
 
 
 def _rows(faulty: Any, run: Any) -> list[Step]:
@@ -70,7 +71,7 @@ def test_a_message_that_names_another_function_changes_nothing(
     run = faulty.one.start("faulty.wait_for", str(gate), dispatch="queue")
     shared_deployment.wait_for_journal("begun", run=run, seconds=LONG)
     before = steps_of(faulty, run)
-    said = _wait_for_end(worker, _forge(faulty, run.id, [["work", 1]], "faulty.whose"))
+    said = _wait_for_end(shared_deployment, _forge(faulty, run.id, [["work", 1]], "faulty.whose"))
     gate.touch()
     run.result(timeout=LONG)
     assert "StepFunctionMismatch" in said
@@ -90,7 +91,7 @@ def test_a_message_cannot_name_a_function_that_no_row_has(
         (run.id, [["before", 1]], "os.system"),
         (run.id, [["nap", 1]], "faulty.whose"),
     ):
-        _wait_for_end(worker, _forge(faulty, *args))
+        _wait_for_end(shared_deployment, _forge(faulty, *args))
     assert _rows(faulty, run) == rows
     assert attempts_begun(shared_deployment, run) == [1]
     assert run.status().status == "running"
@@ -109,8 +110,8 @@ def test_a_message_cannot_choose_on_whose_behalf_a_step_works(
     refused = faulty.app.send_task(
         STEP_TASK, (run.id, [["whose", 1]], "faulty.whose"), {"owner": "mallory"}, ignore_result=True
     )
-    _wait_for_end(worker, forged.id)
-    assert "TypeError" in _wait_for_end(worker, refused.id)
+    _wait_for_end(shared_deployment, forged.id)
+    assert "TypeError" in _wait_for_end(shared_deployment, refused.id)
     gate.touch()
     assert run.result(timeout=LONG) == "alice"
 
@@ -127,7 +128,7 @@ def test_a_message_of_a_settled_run_is_late_whatever_it_says(
         _forge(faulty, run.id, [["work", attempt]], "faulty.work"),
         _forge(faulty, [run.id, run.id], task=ORCHESTRATE_TASK),
     ):
-        _wait_for_end(worker, message)
+        _wait_for_end(shared_deployment, message)
     assert steps_of(faulty, run) == rows
     assert run.head() == head
     assert run.result(timeout=0) == output
@@ -142,7 +143,7 @@ def test_a_message_of_an_old_or_coming_attempt_is_refused(
     run = faulty.one.start("faulty.wait_for", str(gate), dispatch="queue", retries=5)
     shared_deployment.wait_for_journal("begun", run=run, seconds=LONG)
     for attempt in (0, 1, 2, 3, -1):
-        _wait_for_end(worker, _forge(faulty, run.id, [["work", attempt]], "faulty.wait_for"))
+        _wait_for_end(shared_deployment, _forge(faulty, run.id, [["work", attempt]], "faulty.wait_for"))
     assert attempts_begun(shared_deployment, run) == [1]
     assert step_of(faulty, run, "work").attempt == 1
     gate.touch()
@@ -164,7 +165,7 @@ def test_nonsense_costs_a_message(
     shared_deployment: Deployment, worker: Program, faulty: Any, args: tuple[Any, ...]
 ) -> None:
     """What is no message of ours fails by itself; the worker goes on."""
-    _wait_for_end(worker, _forge(faulty, *args))
+    _wait_for_end(shared_deployment, _forge(faulty, *args))
     assert len(faulty.row.start(1).result(timeout=LONG)) == 1
 
 

@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
 
 from pikkuflow.adapters.redis.leases import RedisLeases
 from pikkuflow.adapters.sql.run_store import SqlRunStore
@@ -23,6 +23,9 @@ CLOCK_OFFSET = "FAULTS_CLOCK_OFFSET"
 TRACE = "FAULTS_TRACE"
 """Set: every taken and refused run lease and every open pass is written to the journal."""
 
+MESSAGES = "FAULTS_MESSAGES"
+"""Set: every message of pikkuflow's own that was handled is written to the journal, with how it ended."""
+
 
 def install() -> None:
     """Do what the environment asks for, in this process and the children it forks."""
@@ -31,6 +34,13 @@ def install() -> None:
     if os.environ.get(TRACE):
         _trace_leases()
         _trace_passes()
+    if os.environ.get(MESSAGES):
+        signals.task_postrun.connect(_note_message, weak=False)
+
+
+def _note_message(sender: Any = None, task_id: str = "", retval: Any = None, state: str = "", **_: Any) -> None:
+    if sender.name.startswith("pikkuflow."):
+        note("handled", message=task_id, state=state, said=repr(retval))
 
 
 def _shift_clocks(seconds: float) -> None:
