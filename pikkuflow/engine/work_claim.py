@@ -126,8 +126,8 @@ class _Claimed:
             from_step=step.from_step,
         )
 
-    def _options(self) -> dict[str, object]:
+    def _options(self) -> Mapping[str, object]:
         options = options_of(self._step)
-        if self._step.override is not None:
-            options.update(self._rt.codec.decode(self._step.override).get("options") or {})
-        return options
+        if self._step.override is None:
+            return options
+        return {**options, **(self._rt.codec.decode(self._step.override).get("options") or {})}
