@@ -48,7 +48,7 @@ class CeleryPeer:
         self.redis.flushdb()
         self.worker = self.start_worker()
         for _ in range(50):
-            celery_app.inc.delay(0).get(timeout=30)
+            celery_app.inc.delay(0).get(timeout=120)
 
     def start_worker(self) -> subprocess.Popen[bytes]:
         """A worker, with everything left out that a broker on one machine does not need."""

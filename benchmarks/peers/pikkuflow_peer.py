@@ -60,7 +60,7 @@ class PikkuFlowPeer:
         Redis.from_url(options.broker).flushdb()
         self.worker = self.start_worker(options.processes)
         for _ in range(50):
-            self.app.chain.start(1).result(timeout=30)
+            self.app.chain.start(1).result(timeout=120)
 
     def start_worker(self, processes: int) -> subprocess.Popen[bytes]:
         """A worker, with everything left out that a broker on one machine does not need."""
