@@ -110,8 +110,11 @@ class Deployment:
         return found
 
     def close(self) -> None:
-        """End every process, and the clients' connections."""
-        self.processes.stop_all()
+        """End every process, by force, since nobody asks for anything of it again; and the clients' connections."""
+        for program in reversed(self.processes.programs):
+            if program.is_running:
+                program.kill_all()
+            program.stop()
         for module in self._clients.values():
             close_client(module)
         self._clients.clear()

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from pikkuflow import Run
 from pikkuflow.adapters.sql import migrations
 from tests.acceptance.deployment import Deployment
-from tests.acceptance.footprint import celery, marked, run
-from tests.servers.processes import ROOT
+from tests.acceptance.footprint import marked, run
+from tests.servers.processes import ROOT, wait_until
 
 EXAMPLES = ROOT / "examples"
 PRINTS: dict[str, list[Any]] = {
@@ -22,12 +23,12 @@ PRINTS: dict[str, list[Any]] = {
     "04-child-workflows": [{"order": 7, "invoice": "[tea] [cup]"}],
     "05-inline-and-state": [{"ticket": True}],
 }
-STARTS = {
-    "01-minimal": ("minimal.order", "[42]"),
-    "02-retries-and-idempotency": ("retries.pay", "[500]"),
-    "03-fan-out": ("fan_out.album", '[["a.png", "b.png"]]'),
-    "04-child-workflows": ("children.order", "[7]"),
-    "05-inline-and-state": ("inline.hello", '["Ada"]'),
+STARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "01-minimal": ("minimal.order", (42,)),
+    "02-retries-and-idempotency": ("retries.pay", (500,)),
+    "03-fan-out": ("fan_out.album", (["a.png", "b.png"],)),
+    "04-child-workflows": ("children.order", (7,)),
+    "05-inline-and-state": ("inline.hello", ("Ada",)),
 }
 
 
@@ -53,15 +54,17 @@ def test_an_example_runs_by_itself(tmp_path: Path, example: str) -> None:
 
 @pytest.mark.parametrize("example", PRINTS)
 def test_an_example_runs_on_a_worker(deployment: Deployment, example: str) -> None:
-    """The same file, unchanged, on Valkey and PostgreSQL."""
+    """The same file, unchanged, on Valkey and PostgreSQL; started by name, as any Celery client does."""
     folder = EXAMPLES / example
     deployment.processes.worker(
         "app", pool="solo", concurrency=1, cwd=folder, options=["--without-mingle", "--without-gossip"]
     )
-    command = celery("app", "flow", "start", *STARTS[example], "--wait", "--timeout", "30")
-    environ = marked({**deployment.env, "PYTHONDONTWRITEBYTECODE": "1"})
-    shown = run(*command, cwd=folder, environ=environ).stdout
-    _check(literal_eval(shown.replace("true", "True")), PRINTS[example][0])
+    client = deployment.load("steps")
+    name, args = STARTS[example]
+    client.app.send_task(name, args, task_id=example)
+    started: Run[Any] = Run(example, lambda: client.pikku.runtime)
+    wait_until(lambda: client.pikku.runtime.store.get_run(started.run_id), what="the run that the message starts")
+    _check(started.result(timeout=30), PRINTS[example][0])
 
 
 def _check(got: Any, expected: Any) -> None:
