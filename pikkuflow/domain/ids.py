@@ -6,8 +6,9 @@ gave, with ``#1``, ``#2`` … for repeats and ``[i]`` for members of a map (spec
 
 from __future__ import annotations
 
+from hashlib import sha1
 from typing import Final, NewType
-from uuid import UUID, uuid5
+from uuid import UUID
 
 __all__ = [
     "INVOCATION_NAMESPACE",
@@ -33,10 +34,17 @@ Holder = NewType("Holder", str)
 INVOCATION_NAMESPACE: Final = UUID("70696b6b-7500-5770-9f6c-6f77000a0001")
 """Frozen (spec 1.2): changing it would change every idempotency key ever handed out."""
 
+_NAMESPACE_BYTES: Final = INVOCATION_NAMESPACE.bytes
+_VARIANT: Final = {f"{digit:x}": f"{digit & 3 | 8:x}" for digit in range(16)}
+"""The digit that holds a UUID's variant, for each digit of the hash."""
+
 
 def invocation_id(run_id: RunId, step: StepName) -> str:
     """The idempotency key of a step: UUIDv5 over ``<run>:<physical name>``, the same for every attempt (spec 1.2)."""
-    return str(uuid5(INVOCATION_NAMESPACE, f"{run_id}:{step}"))
+    # As uuid.uuid5 makes it, for a third of its price: every attempt asks.
+    digest = sha1(_NAMESPACE_BYTES + f"{run_id}:{step}".encode(), usedforsecurity=False).hexdigest()
+    variant = _VARIANT[digest[16]]
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
 
 def numbered_name(name: str, ordinal: int) -> str:

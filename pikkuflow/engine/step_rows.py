@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from pikkuflow.domain.command import PlannedCall, StepCall
@@ -101,10 +103,15 @@ def step_of_row(row: Step, *, place: str) -> NewStep:
     )
 
 
-def options_of(step: NewStep | Step) -> dict[str, Any]:
+def options_of(step: NewStep | Step) -> Mapping[str, Any]:
     """A row's routed message options."""
-    read: dict[str, Any] = json.loads(step.options)
-    return read
+    return _options_of(step.options)
+
+
+@lru_cache(maxsize=256)
+def _options_of(text: str) -> Mapping[str, Any]:
+    # The steps of a task have the same options, unless their signatures say otherwise.
+    return MappingProxyType(json.loads(text))
 
 
 def _unrouted(call: StepCall, lease_seconds: float) -> Route:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pikkuflow.domain.act import RunRef, StepOutcome
 from pikkuflow.domain.ids import ClaimId
 from pikkuflow.domain.run import Run

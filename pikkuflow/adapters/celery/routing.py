@@ -16,6 +16,7 @@ from pikkuflow.adapters.celery.message_options import (
     LIMITS,
     PUBLISHED,
     Destination,
+    as_json,
     destination_of,
     from_json_options,
     to_json_options,
@@ -37,9 +38,10 @@ _MANY: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRoute:
-    """A route. ``options`` is JSON-ready; ``queue`` is the queue's name for people and sweeps, None for a bare exchange."""
+    """A route. ``options`` is JSON-ready, ``text`` its JSON; ``queue`` is the name for people and sweeps, None for a bare exchange."""
 
     options: Mapping[str, Any]
+    text: str
     queue: str | None
     destination: Destination
     has_own_limit: bool = False
@@ -156,8 +158,10 @@ class Routing:
         queue = routed.get("queue")
         if queue is None and routed.get("exchange") is None:
             queue = self._app.amqp.default_queue
+        options = to_json_options(self._app, {**routed, **limits})
         return MessageRoute(
-            options=to_json_options(self._app, {**routed, **limits}),
+            options=options,
+            text=as_json(options, what="a route"),
             queue=None if queue is None else str(getattr(queue, "name", queue)),
             destination=destination_of(self._app, routed),
             has_own_limit=any(value is not None and value != conf[f"task_{key}"] for key, value in limits.items()),

@@ -16,9 +16,15 @@ from celery.exceptions import Ignore, Reject, Retry
 from celery.result import allow_join_result
 
 from pikkuflow.adapters.celery.arguments import checked_arguments
-from pikkuflow.adapters.celery.message_options import DESTINATION, as_json, destination_of, from_json_options
+from pikkuflow.adapters.celery.message_options import (
+    DESTINATION,
+    Destination,
+    as_json,
+    destination_of,
+    from_json_options,
+)
 from pikkuflow.adapters.celery.names import qualified_name
-from pikkuflow.adapters.celery.routing import Routing
+from pikkuflow.adapters.celery.routing import MessageRoute, Routing
 from pikkuflow.adapters.celery.step_hooks import StepHooks, StepTold
 from pikkuflow.adapters.celery.step_request import (
     Replaced,
@@ -52,6 +58,7 @@ class CeleryStepRunner:
         self._app = app
         self._settings = settings
         self._routing = routing or Routing(app, settings, registry)
+        self._destinations: dict[tuple[Any, ...], Destination] = {}
         self._hooks = StepHooks(app, sends_events=settings.step_events)
 
     def route(self, call: StepCall, workflow: str) -> Route:
@@ -66,18 +73,13 @@ class CeleryStepRunner:
         if task is not None:
             args, kwargs = checked_arguments(task, args, kwargs)
         route = self._routing.of_task(name, args, kwargs, call.options)
-        options = dict(route.options)
-        if call.options.get("headers"):
-            options["headers"] = dict(call.options["headers"])
-        if call.no_retry_on:
-            options[_FINAL] = [qualified_name(kind) for kind in call.no_retry_on]
         lease_seconds = self._settings.step_lease_seconds_by_queue.get(
             route.queue or "", self._settings.step_lease_seconds
         )
         return Route(
             leaves="unknown" if task is None else self._routing.leaves(route, workflow),
             queue=route.queue,
-            options=as_json(options, what=f"step {call.name!r}"),
+            options=_options_text(call, route),
             lease_seconds=lease_seconds,
             args=args,
             kwargs=kwargs,
@@ -174,7 +176,19 @@ class CeleryStepRunner:
         return {**override, "options": options}
 
     def _delivery_info(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        exchange, routing_key = destination_of(self._app, from_json_options(options))
+        address = tuple(options.get(key) for key in DESTINATION)
+        try:
+            known = self._destinations.get(address)
+        except TypeError:
+            # A queue that is declared by the message itself.
+            return self._delivered(destination_of(self._app, from_json_options(options)), options)
+        if known is None:
+            known = self._destinations[address] = destination_of(self._app, from_json_options(options))
+        return self._delivered(known, options)
+
+    @staticmethod
+    def _delivered(destination: Destination, options: Mapping[str, Any]) -> dict[str, Any]:
+        exchange, routing_key = destination
         return {"exchange": exchange, "routing_key": routing_key, "priority": options.get("priority")}
 
     def _delay(self, call: StepCall) -> float | None:
@@ -189,6 +203,18 @@ class CeleryStepRunner:
             return seconds_until(self._app, when)
         except (TypeError, ValueError) as error:
             raise WorkflowDefinitionError(f"{key}={when!r} of step {call.name!r} is no time: {error}") from error
+
+
+def _options_text(call: StepCall, route: MessageRoute) -> str:
+    headers = call.options.get("headers")
+    if not headers and not call.no_retry_on:
+        return route.text
+    options = dict(route.options)
+    if headers:
+        options["headers"] = dict(headers)
+    if call.no_retry_on:
+        options[_FINAL] = [qualified_name(kind) for kind in call.no_retry_on]
+    return as_json(options, what=f"step {call.name!r}")
 
 
 def _is_final(error: BaseException, work: StepWork) -> bool:
