@@ -205,10 +205,17 @@ class Database:
                 # Interrupted, perhaps between a question and its answer.
                 loan.drop()
             else:
-                kept.append(loan)
+                self._keep(kept, loan)
             raise
-        kept.append(loan)
+        self._keep(kept, loan)
         return answer
+
+    def _keep(self, kept: deque[_Loan], loan: _Loan) -> None:
+        # The other half of the pool serves transactions, and threads beyond those that it was made for.
+        if len(kept) < self._pool_size:
+            kept.append(loan)
+        else:
+            loan.drop()
 
     @staticmethod
     def _borrowed(engine: Engine, kept: deque[_Loan]) -> _Loan:

@@ -23,10 +23,12 @@ from pikkuflow.adapters.sql.rows import RUN_COLUMNS, STEP_COLUMNS, run_of, step_
 from pikkuflow.adapters.sql.statements import Statements
 from pikkuflow.domain.act import Closed, Closing, PassNews, PassOpening, PassRef, StepWrite
 from pikkuflow.domain.history import History
+from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
 
-__all__ = ["close_pass", "insert_steps", "is_plain", "open_pass", "record"]
+__all__ = ["close_pass", "get_run", "insert_steps", "is_plain", "open_pass", "record"]
 
 _NOW: Final = "clock_timestamp()"
 _OPEN: Final = "('running', 'suspended')"
@@ -62,7 +64,10 @@ RETURNING {_names(RUN_COLUMNS)}
 
 _READ_STEPS: Final = f"""
 -- The history, with a snapshot taken after the run's row was locked.
-SELECT {_names(STEP_COLUMNS)}, {_NOW} AS read_at FROM pikkuflow_step WHERE run_id = %(run_id)s ORDER BY seq, name
+-- Nothing is read when the run was not taken.
+SELECT {_names(STEP_COLUMNS)}, {_NOW} AS read_at FROM pikkuflow_step
+WHERE run_id = %(run_id)s AND (SELECT pass_id = %(pass_id)s FROM pikkuflow_run WHERE id = %(run_id)s)
+ORDER BY seq, name
 """
 
 
@@ -83,6 +88,15 @@ def open_pass(db: Statements, opening: PassOpening) -> History | None:
         run=run_of(taken),
         steps=tuple(step_of(row, row["read_at"]) for row in steps),
     )
+
+
+_READ_RUN: Final = f"SELECT {_names(RUN_COLUMNS)} FROM pikkuflow_run WHERE id = %(run_id)s"
+
+
+def get_run(db: Statements, run_id: RunId) -> Run | None:
+    """The run, or None. Clients ask for it at the start and the end of each wait."""
+    row = db.first(_READ_RUN, {"run_id": run_id})
+    return None if row is None else run_of(row)
 
 
 # --- one in-place row --------------------------------------------------------------------------------------------------

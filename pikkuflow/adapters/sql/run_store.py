@@ -57,6 +57,8 @@ class _Reads:
 
     def get_run(self, run_id: RunId) -> Run | None:
         """The run, or None."""
+        if self.database.kind is Kind.POSTGRESQL:
+            return self.database.autocommit(lambda db: postgres_passes.get_run(db, run_id))
         return self.database.read(lambda tx: runs.get_run(tx, run_id))
 
     def find_runs(self, run_ids: Sequence[RunId]) -> tuple[RunRef, ...]:

@@ -49,6 +49,8 @@ class Statements:
         self._reader: Any = psycopg.adapt.Transformer(driver)
         self._names: dict[str, bytes] = {}
         self._columns: dict[str, tuple[str, ...]] = {}
+        # All go by keys: planning each anew for its first parameters, as PostgreSQL does five times, costs more than executing it.
+        self._checked(self._connection.exec_(b"SET plan_cache_mode = force_generic_plan"))
 
     @property
     def is_idle(self) -> bool:
