@@ -10,7 +10,15 @@ from typing import Any, Final
 
 from pikkuflow.errors import SettingError
 
-__all__ = ["busy_pids", "dead_children", "is_green", "live_children", "refuse_green_pool", "start_thread"]
+__all__ = [
+    "busy_pids",
+    "dead_children",
+    "is_green",
+    "live_children",
+    "note_births",
+    "refuse_green_pool",
+    "start_thread",
+]
 
 _GREEN: Final = ("gevent", "eventlet")
 _OURS: Final = "pikkuflow."
@@ -38,6 +46,24 @@ def live_children(worker: Any) -> dict[int, Any]:
     if not isinstance(processes, list):
         return {}
     return {process.pid: process for process in list(processes) if getattr(process, "pid", None)}
+
+
+def note_births(worker: Any, note: Callable[[int], object]) -> None:
+    """Have every later process of a prefork pool noted by its pid, by the thread that forks it. Nothing for other pools.
+
+    One that is born and ends between two looks at the pool would never be seen otherwise.
+    """
+    pool = getattr(worker.pool, "_pool", None)
+    create = getattr(pool, "_create_worker_process", None)
+    if create is None:
+        return
+
+    def create_and_note(index: int) -> Any:
+        process = create(index)
+        note(process.pid)
+        return process
+
+    pool._create_worker_process = create_and_note  # type: ignore[union-attr]  # noqa: SLF001 - billiard tells no one
 
 
 def dead_children(known: set[int], now: set[int]) -> set[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +18,14 @@ from celery.worker import state
 
 from pikkuflow.adapters.celery.extension import Extension
 from pikkuflow.adapters.celery.node_lease import NodeLease
-from pikkuflow.adapters.celery.pools import busy_pids, dead_children, is_green, live_children, start_thread
+from pikkuflow.adapters.celery.pools import (
+    busy_pids,
+    dead_children,
+    is_green,
+    live_children,
+    note_births,
+    start_thread,
+)
 from pikkuflow.adapters.celery.stillness import stillness
 from pikkuflow.domain.failure import Failure
 from pikkuflow.engine.fail_claim import fail_claimed
@@ -59,6 +67,7 @@ class Watch:
         self._began = self._clock.monotonic()
         self._ended = threading.Event()
         self._children: set[int] = set()
+        self._born: deque[int] = deque()
         self._taken: set[int] = set()
         self._sweeping = threading.Lock()
         self._still = stillness(ext.settings.database_url, self._rt.store.close)
@@ -68,6 +77,7 @@ class Watch:
     def start(self) -> None:
         """Start the threads; after the pool's first processes. Renewal has its own: a Redis that does not answer must not delay it."""
         green = is_green(type(self._worker.pool))
+        note_births(self._worker, self._born.append)
         renewal = [duty for duty in self._duties if duty.name == _RENEWAL]
         others = [duty for duty in self._duties if duty.name != _RENEWAL]
         start_thread("pikkuflow-renew", lambda: self._watch(renewal), green=green)
@@ -140,6 +150,9 @@ class Watch:
             fail_claimed(self._rt, late.run_id, late.steps, late.holder, failure)
 
     def _take_over_dead(self) -> None:
+        # Births first: whoever was born and is not in the pool any more has ended.
+        while self._born:
+            self._children.add(self._born.popleft())
         now = set(live_children(self._worker))
         dead = dead_children(self._children, now) - self._taken
         self._children = now | dead

@@ -15,7 +15,7 @@ from celery import Celery
 from pikkuflow import PikkuFlow, SettingError, Workflow
 from pikkuflow.adapters.celery.node import Node, TimedOut
 from pikkuflow.adapters.celery.node_lease import NodeLease
-from pikkuflow.adapters.celery.pools import busy_pids, dead_children, live_children, refuse_green_pool
+from pikkuflow.adapters.celery.pools import busy_pids, dead_children, live_children, note_births, refuse_green_pool
 from pikkuflow.adapters.celery.watch import Watch, _is_stale
 from pikkuflow.domain.act import ClaimRequest
 from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
@@ -187,6 +187,19 @@ class TestWatch:
         watch._take_over_dead()
         assert [sent[0].run_id for sent in world.memory.dispatcher.messages] == [lost]
         assert kept != lost
+
+    def test_a_child_that_was_born_and_died_between_two_looks_is_taken_over(self, world: Any, watch: Any) -> None:
+        """A poison step: the pool's new process takes the message at once, dies of it and is reaped."""
+        lost = claim(world, world.pikku.node.holder(1_000_003))
+        pool = watch._worker.pool._pool
+        pool._create_worker_process = lambda _index: SimpleNamespace(pid=1_000_003)
+        note_births(watch._worker, watch._born.append)
+        watch._take_over_dead()
+        assert not world.memory.dispatcher.messages
+        pool._create_worker_process(0)
+        watch._take_over_dead()
+        watch._take_over_dead()
+        assert [sent[0].run_id for sent in world.memory.dispatcher.messages] == [lost]
 
     def test_a_hard_limit_is_written_as_a_failed_attempt(self, world: Any, watch: Any) -> None:
         """The next attempt is due, and the run goes on with it."""
