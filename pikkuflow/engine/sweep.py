@@ -159,10 +159,13 @@ class _Sweep:
 
     def _drive(self, page: Swept) -> SweepCounts:
         runs = self._send(page.runs, self._rt.dispatcher.wake)
-        steps = self._send([routed(self._rt, message) for message in page.steps], self._rt.dispatcher.send_steps)
+        steps = self._send(page.steps, self._send_steps)
         if self._kind is SweepKind.SCHEDULED:
             return SweepCounts(woken=runs, retried=steps)
         return SweepCounts(resumed=runs, redispatched=steps)
+
+    def _send_steps(self, messages: Sequence[StepMessage]) -> None:
+        self._rt.dispatcher.send_steps([routed(self._rt, message) for message in messages])
 
     def _send(self, items: Sequence[T], send: Callable[[Sequence[T]], None]) -> int:
         """Send all at once; when one of them is refused, each by itself. The number that left."""

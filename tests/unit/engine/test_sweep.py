@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pikkuflow.adapters.memory.hints import MemoryHints
-from pikkuflow.domain.act import RunRef
+from pikkuflow.domain.act import RunRef, SweepRequest, Swept
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus
 from pikkuflow.engine.sweep import SweepCounts, SweepKind, recover, sweep
@@ -204,6 +205,31 @@ def test_one_bad_row_does_not_stop_the_sweep() -> None:
     assert counts.resumed == 2
     assert [ref.id for ref in bench.broker.wakes] == ["r1", "r3"]
     assert "no queue for this one" in bench.ear.warnings[0]
+
+
+def test_a_step_whose_override_cannot_be_read_does_not_stop_the_sweep() -> None:
+    """T10.9: what its task asked for was stored by another codec; the others of its page are sent."""
+    bench = a_bench()
+    for run_id in ("r1", "r2"):
+        bench.start("far", run_id=run_id)
+        bench.orchestrate(run_id)
+    bench.broker.lose_all()
+    bench.clock.advance(31)
+
+    class Mixed:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.store, name)
+
+        def sweep_undispatched(self, request: SweepRequest) -> Swept:
+            page = bench.store.sweep_undispatched(request)
+            steps = [replace(one, override="sealed" if one.run_id == "r1" else None) for one in page.steps]
+            return replace(page, steps=tuple(steps))
+
+    counts = sweep(bench.other(store=Mixed()), SweepKind.UNDISPATCHED)
+
+    assert counts.redispatched == 1
+    assert [message.run_id for (message,) in bench.broker.messages] == ["r2"]
+    assert "cannot be read" in bench.ear.warnings[0]
 
 
 def test_a_broker_that_is_down_is_one_warning() -> None:
