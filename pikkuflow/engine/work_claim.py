@@ -8,10 +8,11 @@ from pikkuflow.domain.act import RunRef, StepOutcome
 from pikkuflow.domain.ids import ClaimId
 from pikkuflow.domain.run import Run
 from pikkuflow.domain.step import Step
+from pikkuflow.engine.break_off import is_outage
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import SOON_SECONDS, message_of, send_steps, wake_runs
-from pikkuflow.engine.step_rows import Arguments, arguments_of, options_of
+from pikkuflow.engine.step_rows import arguments_of, options_of
 from pikkuflow.engine.tell import warn
 from pikkuflow.errors import StepSuperseded
 from pikkuflow.ports import Attempted, AttemptEnd, StepWork
@@ -69,7 +70,6 @@ class _Claimed:
         self._rt = rt
         self._run = run
         self._step = step
-        self._given: Arguments = arguments_of(rt, step.args, step.override)
         self._is_told = False
         self._wakes = False
 
@@ -79,13 +79,13 @@ class _Claimed:
         except StepSuperseded as error:
             warn(self._rt, str(error), run_id=self._run.id)
         except BaseException as error:
-            if self._is_told:
-                # Its outcome is stored, or the store is away: either way it is not the work that failed.
-                raise
-            self._end_by(error)
-            if not isinstance(error, Exception):
-                self._wake()
-                raise
+            if not (self._is_told or is_outage(error)):
+                self._end_by(error)
+                if isinstance(error, Exception):
+                    return self._wakes
+            # Its outcome is stored, or a service is away: either way it is not the work that failed.
+            self._wake()
+            raise
         return self._wakes
 
     def _end_by(self, error: BaseException) -> None:
@@ -113,14 +113,15 @@ class _Claimed:
 
     def _step_work(self) -> StepWork:
         step, run = self._step, self._run
+        given = arguments_of(self._rt, step.args, step.override)
         return StepWork(
             run_id=run.id,
             step=step.name,
             workflow=run.workflow,
             owner=run.owner,
             task=step.task or "",
-            args=self._given.args,
-            kwargs=self._given.kwargs,
+            args=given.args,
+            kwargs=given.kwargs,
             attempt=step.attempt,
             attempts_allowed=step.attempts_allowed,
             options=self._options(),

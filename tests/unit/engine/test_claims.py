@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from pikkuflow.adapters.json_codec import JsonCodec
 from pikkuflow.domain.act import ClaimRequest, StepOutcome
 from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.status import RunStatus, StepStatus
 from pikkuflow.engine.execute_step import execute_step
-from pikkuflow.errors import StoreUnavailable
+from pikkuflow.errors import PayloadError, StoreUnavailable
 from tests.unit.engine.bench import Bench, Task
 
 
@@ -123,6 +124,43 @@ def test_a_result_that_cannot_be_stored_now_is_not_a_failure_of_the_work() -> No
 
     assert bench.step("far").status is StepStatus.RUNNING
     assert bench.attempts() == ()
+
+
+def test_arguments_that_cannot_be_read_are_an_attempt_that_failed() -> None:
+    """The claim is not left to lapse: the attempt is recorded with its reason, and the next one has its time."""
+    bench = a_bench()
+
+    class Other(JsonCodec):
+        def decode(self, text: str) -> Any:
+            if '"args"' in text:
+                raise PayloadError("A stored payload cannot be read: another key.")
+            return super().decode(text)
+
+    execute(bench, codec=Other(1_000_000))
+
+    assert bench.step("far").status is StepStatus.PENDING
+    (lost,) = bench.attempts()
+    assert lost.error is not None
+    assert "another key" in lost.error.message
+
+
+def test_a_run_is_woken_though_something_was_raised_after_the_outcome() -> None:
+    """The outcome is stored and raised its run's news: whoever raised them sends the wake-up (design 3.5)."""
+    bench = a_bench()
+
+    class Noisy:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.runner, name)
+
+        def run(self, work: Any, commit: Any) -> None:
+            bench.runner.run(work, commit)
+            raise OSError("a hook")
+
+    with pytest.raises(OSError, match="a hook"):
+        execute(bench, runner=Noisy())
+
+    assert bench.step("far").status is StepStatus.SUCCEEDED
+    assert [ref.id for ref in bench.broker.wakes] == ["r1"]
 
 
 def test_a_process_that_is_told_to_end_gives_its_step_back_as_a_counted_attempt() -> None:
