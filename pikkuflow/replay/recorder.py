@@ -33,8 +33,9 @@ from pikkuflow.replay.park import Parked, ParkReason
 
 __all__ = ["Perform", "Recorder", "recorded_failure"]
 
-_SURROUNDINGS: Final = (StoreUnavailable, LeaseLost, NoLeaseService, SchemaOutdated)
-"""What ``perform`` may raise that says nothing of the body: it ends the pass whatever the body does with it (design 3.4)."""
+_SURROUNDINGS: Final = (StoreUnavailable, LeaseLost, NoLeaseService, SchemaOutdated, ConnectionError)
+"""What ``perform`` may raise that says nothing of the body: it ends the pass whatever the body does with it (design 3.4).
+A ``ConnectionError`` is a codec hook whose service is away."""
 
 _NAMED_BY_TASK: Final = frozenset({StepKind.TASK, StepKind.CHILD})
 

@@ -42,7 +42,8 @@ def replay(
     perform:
         Brings calls without a recorded outcome as far as they get; answers for each, in order. It may raise ``Parked``. An ``Exception``
         of it is raised in the body as what the call's arguments caused, but for those that speak of the surroundings (``StoreUnavailable``,
-        ``LeaseLost``, ``NoLeaseService``, ``SchemaOutdated``); these, and any other ``BaseException``, end the pass and come out of here.
+        ``LeaseLost``, ``NoLeaseService``, ``SchemaOutdated``, ``ConnectionError``); these, and any other ``BaseException``, end the pass
+        and come out of here.
     translate:
         Reads what the body hands to ``wf``.
     decode:

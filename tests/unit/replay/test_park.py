@@ -153,7 +153,16 @@ def test_the_engine_may_park_the_pass() -> None:
     assert outcome.parked is park
 
 
-@pytest.mark.parametrize("error", [StoreUnavailable("away"), SystemExit(1), KeyboardInterrupt(), GeneratorExit()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreUnavailable("away"),
+        ConnectionError("the codec hook's service is away"),
+        SystemExit(1),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+    ],
+)
 def test_what_ends_the_process_or_the_store_is_never_an_error_of_the_body(error: BaseException) -> None:
     """An outage is never turned into a failed step or run, whatever the body catches (design 3.4)."""
 
