@@ -308,7 +308,7 @@ class PikkuFlow:
                 "pikkuflow_lease_url names no Redis or Valkey server.",
                 hint="Give a redis:// or unix:// URL, or leave it out: leases are then rows of the database.",
             )
-        return SqlLeases(settings.database_url), DueColumnHints(store)
+        return SqlLeases(store.database), DueColumnHints(store)
 
 
 def _broker_url(app: Celery) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from celery import Celery, Task
 from pikkuflow import NoBroker, PikkuFlow, SettingError, Workflow, WorkflowDefinitionError, WorkflowNotFound
 from pikkuflow.adapters.celery.names import ORCHESTRATE_TASK, STEP_TASK, SWEEP_TASK
 from pikkuflow.adapters.celery.tasks import widen_limits
+from pikkuflow.adapters.sql import migrations
 from pikkuflow.settings import DEFAULTS
 from pikkuflow.testing import in_memory
 
@@ -237,6 +239,30 @@ class TestEngineTasks:
         task: Any = app.tasks[ORCHESTRATE_TASK]
         assert task.time_limit is None
         assert task.soft_time_limit > 86_400
+
+
+class TestSurroundings:
+    """What the engine is given in each process."""
+
+    def test_without_redis_leases_share_the_stores_connections(self, tmp_path: Path) -> None:
+        """An SQLite file must not be open when a worker forks: closing the store closes what the leases opened, too."""
+        url = f"sqlite:///{tmp_path}/pikkuflow.db"
+        migrations.upgrade(url)
+        pikku = PikkuFlow(make_app("plain", pikkuflow_database_url=url, broker_url="memory://"))
+        rt = pikku.compose(connections=1, patience_seconds=1.0)
+        assert rt.leases is not None
+        assert rt.leases.acquire("node:a", "me", 30.0)
+        assert open_files(tmp_path)
+
+        rt.store.close()
+
+        assert not open_files(tmp_path)
+
+
+def open_files(folder: Path) -> list[str]:
+    """This process's open files in the folder."""
+    found = [str(descriptor.readlink()) for descriptor in Path("/proc/self/fd").iterdir() if descriptor.is_symlink()]
+    return [name for name in found if name.startswith(str(folder))]
 
 
 class TestCompensates:
