@@ -109,7 +109,16 @@ class WorkflowTask(_Task, Generic[P, R]):
         return Starter(task=self, run_id=run_id, owner=owner, on_created=on_created)
 
     def start_many(self, calls: Iterable[Call]) -> list[Run[R]]:
-        """Start many runs with one insert and few messages, in the order given. Raises as ``start`` does, and then none was started."""
+        """Start many runs with one insert and few messages.
+
+        Args:
+            calls: the arguments of each run, and its id and owner where they matter.
+
+        Returns:
+            A handle for each call, in the order given.
+
+        Raises as ``start`` does, and then none was started; but after ``RunExists`` the runs whose ids were free are started.
+        """
         ext = extension_of(self.app)
         made = [new_run(self, call, Origin(kind="start")) for call in calls]
         begin(ext, made)
