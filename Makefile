@@ -52,8 +52,10 @@ check: $(DEV)
 unit: $(DEV)
 	$(BIN)/pytest -q tests/unit tests/architecture $(PYTEST_ARGS)
 
+# Most of it waits for processes: three at a time, each with servers of its own. A file stays together, so it shares its deployment.
+JOBS ?= 3
 test: $(DEV)
-	$(BIN)/pytest -m "not faults" $(PYTEST_ARGS)
+	$(BIN)/pytest -m "not faults" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 faults: $(DEV)
 	$(BIN)/pytest tests/faults $(PYTEST_ARGS)
