@@ -33,14 +33,26 @@ _LOOK_AGAIN_SECONDS: Final = 0.5
 
 
 class _Outage:
-    """Says once that the server is away, and once that it is back."""
+    """Says once that the server is away, and once that it is back.
 
-    __slots__ = ("_is_away",)
+    After a question that took long to fail nothing is asked for as long again: a hundred hints for a frozen server cost one timeout.
+    """
+
+    __slots__ = ("_is_away", "_silent_until")
 
     def __init__(self) -> None:
         self._is_away = False
+        self._silent_until = 0.0
 
-    def began(self, error: Exception) -> None:
+    @property
+    def is_silent(self) -> bool:
+        """Nothing is to be asked now."""
+        return time.monotonic() < self._silent_until
+
+    def began(self, error: Exception, asked_at: float | None = None) -> None:
+        now = time.monotonic()
+        if asked_at is not None:
+            self._silent_until = now + (now - asked_at)
         if not self._is_away:
             _log.warning("hints are off, so sleeps and results may be seconds late until the server is back: %s", error)
         self._is_away = True
@@ -77,33 +89,42 @@ class RedisHints:
             self._leave(due)
 
     def _leave(self, due: Sequence[DueRun]) -> None:
+        if self._outage.is_silent:
+            return
         calls = [(one.run_id, max(0, round(one.in_seconds * 1_000))) for one in due]
+        asked_at = time.monotonic()
         try:
             if len(calls) == 1:
                 self._client.run(_LEAVE, (self._due_key,), *calls[0])
             else:
                 self._client.run_all(_LEAVE, [((self._due_key,), call) for call in calls])
         except ConnectionError as error:
-            self._outage.began(error)
+            self._outage.began(error, asked_at)
         else:
             self._outage.ended()
 
     def pop_due(self, limit: int) -> tuple[RunId, ...]:
         """Take the runs whose time has come, by the server's clock; each is given to one caller."""
+        if self._outage.is_silent:
+            return ()
+        asked_at = time.monotonic()
         try:
             due = self._client.run(_POP_DUE, (self._due_key,), min(limit, _MOST_AT_ONCE))
         except ConnectionError as error:
-            self._outage.began(error)
+            self._outage.began(error, asked_at)
             return ()
         self._outage.ended()
         return tuple(RunId(run_id) for run_id in due)
 
     def announce(self, run_id: RunId) -> None:
         """Tell whoever watches the run that it has moved."""
+        if self._outage.is_silent:
+            return
+        asked_at = time.monotonic()
         try:
             self._client.ask("PUBLISH", self._channel(run_id), "")
         except RedisError as error:
-            self._outage.began(error)
+            self._outage.began(error, asked_at)
         else:
             self._outage.ended()
 

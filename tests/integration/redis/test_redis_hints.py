@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -67,6 +69,22 @@ def test_no_method_raises_while_the_server_is_away(caplog: pytest.LogCaptureFixt
         assert not hints.wait(_RUN, 0.01)
 
     assert len(_warnings(caplog)) == 1
+
+
+def test_many_hints_for_a_frozen_server_cost_one_timeout(tmp_path: Path) -> None:
+    """A pass that leaves one for each of its runs, and a worker's watch, must not wait for each of them."""
+    with socket.socket(socket.AF_UNIX) as frozen:
+        frozen.bind(str(tmp_path / "s"))
+        frozen.listen()
+        hints = RedisHints(f"unix://{tmp_path}/s", timeout_seconds=0.3)
+        began = time.monotonic()
+
+        for number in range(50):
+            hints.leave(RunId(f"run-{number}"), 1)
+            hints.announce(_RUN)
+            assert hints.pop_due(10) == ()
+
+        assert time.monotonic() - began < 3
 
 
 def test_a_watch_without_a_server_looks_again_after_half_a_second() -> None:
