@@ -42,10 +42,9 @@ class Move(StrEnum):
 def stays_here(kind: StepKind, wish: Dispatch, leaves: str | None, *, together: bool, inline: bool) -> bool:
     """Whether a new task or function may be worked in this pass (design 2).
 
-    ``leaves`` is the route's reason to leave; ``wish`` the author's (step, else workflow, else setting); ``together`` says
-    that it is one of
-    several submitted together; ``inline`` that the run is an inline one. A callable has nowhere to go, and a task that is known by name
-    only cannot be worked here whatever anyone wishes.
+    ``leaves`` is the route's reason to leave; ``wish`` the author's (step, else workflow, else setting); ``together`` says that it is
+    one of several submitted together; ``inline`` that the run is an inline one. A callable has nowhere to go, and a task that is known
+    by name only cannot be worked here whatever anyone wishes.
     """
     if kind is not StepKind.TASK:
         return True

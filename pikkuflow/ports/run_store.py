@@ -138,8 +138,7 @@ class RunStore(Protocol):
         """Find non-terminal runs (suspended and compensating too) that nobody looks after (design 3.8).
 
         They have unseen news older than the threshold, or a lapsed pass, or, as a backstop, are running with no pass, claim,
-        unsent row,
-        due row or live child and untouched for 5 minutes.
+        unsent row, due row or live child and untouched for 5 minutes.
         """
         ...
 
