@@ -228,8 +228,8 @@ def test_a_redelivered_start_message_is_the_same_run(deployment: Deployment) -> 
     faulty = deployment.load("faulty")
     for _ in range(5):
         faulty.app.send_task("faulty.storm", (2, 0.3), task_id="again-and-again")
+    wait_until(lambda: len(faulty.pikku.runs.list(limit=5)), seconds=LONG, what="the row of the run")
     run = faulty.pikku.runs.get("again-and-again")
-    wait_until(lambda: faulty.pikku.runtime.store.get_run(run.id), seconds=LONG, what="the row of the run")
     run.result(timeout=LONG)
     begun = deployment.journal("begun", run=run)
     assert len({line["key"] for line in begun}) == len(begun)
