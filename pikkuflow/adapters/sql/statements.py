@@ -6,6 +6,7 @@ prepared and executed on the connection's ``pgconn``, while psycopg connects, re
 
 from __future__ import annotations
 
+import hashlib
 import re
 import select
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,12 @@ def _numbered(statement: str) -> tuple[bytes, tuple[str, ...]]:
         return f"${names.setdefault(match[1], len(names) + 1)}"
 
     return _PARAMETER.sub(number, statement).replace("%%", "%").encode(), tuple(names)
+
+
+@cache
+def _name_of(statement: str) -> bytes:
+    """By what it says: behind a pooler that lends a session from act to act, another process' statement must not be met under this name."""
+    return b"pikkuflow_" + hashlib.sha256(statement.encode()).hexdigest()[:32].encode()
 
 
 class Statements:
@@ -78,10 +85,7 @@ class Statements:
         """Execute statements in one round trip and one transaction; those that the server does not know yet are prepared on the way."""
         connection = self._connection
         values = [_values(statement, parameters) for statement in statements]
-        fresh = {
-            statement: b"pikkuflow_%d" % (len(self._names) + at)
-            for at, statement in enumerate(statement for statement in statements if statement not in self._names)
-        }
+        fresh = {statement: _name_of(statement) for statement in statements if statement not in self._names}
         names = self._names | fresh
         connection.enter_pipeline_mode()
         for statement, given in zip(statements, values, strict=True):
@@ -95,8 +99,9 @@ class Statements:
         for statement in statements:
             if statement in fresh:
                 self._checked(next(results))
+                # It stays prepared also when executing it fails.
+                self._names[statement] = fresh[statement]
             answers.append(self._rows(statement, next(results)))
-        self._names = names
         return answers
 
     def _pipelined(self) -> list[Any]:
