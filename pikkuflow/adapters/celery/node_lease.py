@@ -30,6 +30,8 @@ class NodeLease:
         self._node = node
         self._ttl_seconds = ttl_seconds
         self._lease: Lease | None = None
+        self._has_succeeded = False
+        """What a predecessor held is taken over."""
         self._waiting_since: float | None = None
         self._told = False
 
@@ -37,18 +39,22 @@ class NodeLease:
         """Renew the lease; or take it once a predecessor's has lapsed, and then take over what that one held.
 
         A name whose lease goes on being renewed belongs to a double: that is logged once, and nothing of it is touched.
-        Raises ``ConnectionError`` when the lease service does not answer.
+        Raises ``ConnectionError`` when the lease service does not answer, ``StoreUnavailable`` when the database does not: what is left to
+        be taken over is taken over by a later call.
         """
         if rt.leases is None:
             return
         if self._lease is not None:
             self._lease = rt.leases.refresh(self._lease, self._ttl_seconds)
         if self._lease is None:
+            self._has_succeeded = False
             self._lease = rt.leases.acquire(f"node:{self._name}", self._node.uuid, self._ttl_seconds)
             if self._lease is None:
                 self._wait(rt)
                 return
+        if not self._has_succeeded:
             self._succeed(rt, rt.leases)
+            self._has_succeeded = True
 
     def release(self, rt: Runtime) -> None:
         """Free the name for the next worker at once. Raises ``ConnectionError`` as ``keep`` does."""

@@ -20,6 +20,7 @@ from pikkuflow.adapters.celery.watch import Watch, _is_stale
 from pikkuflow.domain.act import ClaimRequest
 from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.status import Dispatch
+from pikkuflow.errors import StoreUnavailable
 from pikkuflow.testing import MemoryWorld
 from tests.servers.processes import wait_until
 
@@ -124,6 +125,30 @@ class TestNodeLease:
         lease.keep(world.rt)
         (sent,) = world.memory.dispatcher.messages
         assert (sent[0].run_id, sent[0].name) == (run_id, "work")
+
+    def test_what_could_not_be_taken_over_in_an_outage_is_taken_over_after_it(self, world: Any) -> None:
+        """The name is held by then; the database answers only later."""
+        dead = Node()
+        NodeLease("w1@host", dead, TTL).keep(world.rt)
+        claim(world, dead.holder(7))
+        world.memory.clock.advance(TTL + 0.1)
+
+        class Away:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(world.rt.store, name)
+
+            def expire_node(self, _node: str) -> None:
+                raise StoreUnavailable("the database is away")
+
+        lease = NodeLease("w1@host", Node(), TTL)
+        with pytest.raises(StoreUnavailable):
+            lease.keep(replace(world.rt, store=Away()))
+        assert not world.memory.dispatcher.messages
+
+        lease.keep(world.rt)
+        assert len(world.memory.dispatcher.messages) == 1
+        lease.keep(world.rt)
+        assert len(world.memory.dispatcher.messages) == 1
 
     def test_a_released_name_is_taken_at_once(self, world: Any) -> None:
         """A warm shutdown, then the same name."""
