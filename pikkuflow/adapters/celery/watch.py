@@ -34,6 +34,7 @@ from pikkuflow.engine.renew import renew
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.sweep import SweepKind, recover
 from pikkuflow.engine.take_over import take_over_holder
+from pikkuflow.errors import StoreUnavailable
 
 __all__ = ["Watch"]
 
@@ -147,7 +148,11 @@ class Watch:
                 type="billiard.exceptions.TimeLimitExceeded",
                 message=f"TimeLimitExceeded: the hard time limit of {late.seconds:g} s was reached",
             )
-            fail_claimed(self._rt, late.run_id, late.steps, late.holder, failure)
+            try:
+                fail_claimed(self._rt, late.run_id, late.steps, late.holder, failure)
+            except StoreUnavailable:
+                self._ext.node.timed_out.put(late)
+                raise
 
     def _take_over_dead(self) -> None:
         # Births first: whoever was born and is not in the pool any more has ended.

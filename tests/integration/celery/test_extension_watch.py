@@ -238,6 +238,27 @@ class TestWatch:
         assert "hard time limit of 5 s" in attempt.error.message
         assert world.pikku.runs.get(run_id).result() == 1
 
+    def test_a_hard_limit_that_an_outage_kept_from_the_store_is_written_after_it(self, world: Any, watch: Any) -> None:
+        """The attempt failed by its limit, whatever the database does meanwhile."""
+        node, store = world.pikku.node, world.rt.store
+        run_id = claim(world, node.holder(1_000_001))
+        node.timed_out.put(
+            TimedOut(run_id=run_id, steps=((StepName("work"), 1),), holder=node.holder(1_000_001), seconds=5)
+        )
+
+        class Away:
+            def get_run(self, _run_id: RunId) -> None:
+                raise StoreUnavailable("the database is away")
+
+        rt, watch._rt = watch._rt, replace(watch._rt, store=Away())
+        with pytest.raises(StoreUnavailable):
+            watch._fail_timed_out()
+        watch._rt = rt
+        watch._fail_timed_out()
+
+        (attempt,) = store.list_attempts(run_id)
+        assert "hard time limit of 5 s" in attempt.error.message
+
     def test_a_duty_that_fails_is_told_once_and_tried_again(self, watch: Any, caplog: pytest.LogCaptureFixture) -> None:
         """None of them takes the thread down."""
         duty = next(each for each in watch._duties if each.name == "timers")
