@@ -190,9 +190,17 @@ class PikkuFlow:
         return register
 
     def workflow_named(self, name: str) -> WorkflowTask[Any, Any]:
-        """The registered workflow of that name. Raises ``WorkflowNotFound``."""
+        """The registered workflow of that name.
+
+        Raises ``WorkflowNotFound``, and ``WorkflowDefinitionError`` when a Celery task took its name.
+        """
         self.registry.get(name)
-        return cast("WorkflowTask[Any, Any]", self.app.tasks[name])
+        task: Any = self.app.tasks[name]
+        if not isinstance(task, WorkflowTask):
+            raise WorkflowDefinitionError(
+                f"{name!r} is the name of a Celery task and of a workflow.", hint="Give the workflow another name=."
+            )
+        return task
 
     def _name_of(self, body: Callable[..., Any]) -> str:
         function, module = getattr(body, "__name__", type(body).__name__), getattr(body, "__module__", "__main__")

@@ -18,6 +18,7 @@ from pikkuflow.cli.context import app_argument, extension
 from pikkuflow.cli.dev_server import DATA_FOLDER, announced
 from pikkuflow.cli.embedded import EmbeddedServer
 from pikkuflow.cli.processes import CeleryChild
+from pikkuflow.errors import NoBroker
 
 __all__ = ["dev", "stop_signals"]
 
@@ -57,7 +58,10 @@ def dev(ctx: click.Context, data: Path, no_server: bool, concurrency: int, pool:
                 + " ".join(f"{key}={value}" for key, value in settings.items()),
                 err=True,
             )
-        migrations.upgrade(extension(ctx).settings.database_url)
+        ext = extension(ctx)
+        if not ext.runtime.has_broker:
+            raise NoBroker("The configuration names no broker.", hint="Set broker_url, or leave --no-server out.")
+        migrations.upgrade(ext.settings.database_url)
         children = []
         for name, arguments in _commands(app, data, concurrency, pool, loglevel).items():
             child = CeleryChild(name, arguments, environ=os.environ, own_session=True)

@@ -35,8 +35,14 @@ class _Group(click.Group):
         except PikkuFlowError as error:
             click.secho(f"Error [{error.code}]: {error.message}", err=True, fg="red")
             if error.hint:
-                click.echo(error.hint, err=True)
+                click.echo(_pasteable(error.hint, ctx), err=True)
             raise click.exceptions.Exit(1) from error
+
+
+def _pasteable(hint: str, ctx: click.Context) -> str:
+    """The hint with the application that this command was pointed at."""
+    app = ctx.find_root().params.get("app")
+    return hint.replace("-A proj ", f"-A {app} ") if isinstance(app, str) else hint
 
 
 _HELP = "Durable workflows on Celery: start, look at and steer runs."

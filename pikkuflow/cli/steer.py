@@ -55,7 +55,10 @@ def start(
     """Start a run of WORKFLOW with ARGS, a JSON list."""
     runtime(ctx)
     task = extension(ctx).workflow_named(workflow).using(run_id=options["run_id"], owner=options["owner"])
-    run = (task.run_inline if inline else task.start)(*args, **options["kwargs"])
+    try:
+        run = (task.run_inline if inline else task.start)(*args, **options["kwargs"])
+    except TypeError as error:
+        raise click.UsageError(f"The arguments do not fit workflow {workflow!r}: {error}") from error
     if not (wait or inline):
         _say({"id": run.run_id, "status": "running"}, run.run_id, json_=json_)
         return

@@ -228,7 +228,7 @@ class Runs:
 def _load(rt: Runtime, run_id: RunId) -> StoredRun:
     run = rt.store.get_run(run_id)
     if run is None:
-        raise RunNotFound(f"There is no run {run_id!r}.", run_id)
+        raise RunNotFound(f"There is no run {run_id!r}.", run_id, hint="`flow list` shows the runs of this database.")
     return run
 
 

@@ -1,0 +1,81 @@
+"""What the command line says to mistakes: one line, what to do, and an exit code of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.bin.base import CLIContext
+from click.testing import CliRunner, Result
+
+from pikkuflow import PikkuFlow, Workflow
+from pikkuflow.adapters.sql import migrations
+from pikkuflow.cli.main import flow
+from pikkuflow.errors import WorkflowDefinitionError
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> PikkuFlow:
+    """An app with one workflow and an empty database file, without a broker."""
+    app = Celery("shop", set_as_current=False)
+    app.conf.pikkuflow_database_url = f"sqlite:///{tmp_path / 'shop.db'}"
+    pikku = PikkuFlow(app)
+
+    @pikku.workflow(name="shop.order")
+    def order(wf: Workflow, order_id: int) -> int:
+        return order_id
+
+    return pikku
+
+
+def _call(shop: PikkuFlow, *arguments: str) -> Result:
+    obj: Any = CLIContext(app=shop.app, no_color=True, workdir=None)
+    result = CliRunner().invoke(flow, list(arguments), obj=obj)
+    shop.runtime.store.close()
+    return result
+
+
+def test_a_database_without_tables_is_told_with_the_command_to_run(shop: PikkuFlow) -> None:
+    """Exit code 1, and no traceback."""
+    result = _call(shop, "list")
+    assert result.exit_code == 1
+    assert "flow db upgrade" in result.output
+
+
+def test_arguments_that_do_not_fit_are_a_mistake_of_the_command_line(shop: PikkuFlow) -> None:
+    """Exit code 2 and the workflow's name, not a traceback."""
+    migrations.upgrade(shop.settings.database_url)
+    result = _call(shop, "start", "shop.order", "[]", "--inline")
+    assert result.exit_code == 2
+    assert "shop.order" in result.output
+
+
+def test_an_inline_start_prints_its_result(shop: PikkuFlow) -> None:
+    """The whole run in this process: no broker, no worker."""
+    migrations.upgrade(shop.settings.database_url)
+    result = _call(shop, "start", "shop.order", "[7]", "--inline")
+    assert (result.exit_code, result.stdout.strip().splitlines()[-1]) == (0, "7")
+
+
+def test_a_run_that_is_not_there_is_told_with_where_to_look(shop: PikkuFlow) -> None:
+    """The same words from every command."""
+    migrations.upgrade(shop.settings.database_url)
+    for command in ("show", "watch", "resume"):
+        result = _call(shop, command, "nothing")
+        assert result.exit_code == 1
+        assert "flow list" in result.output
+
+
+def test_a_task_that_took_a_workflows_name_is_a_clear_error(shop: PikkuFlow) -> None:
+    """Celery only warns; the workflow would be out of reach."""
+    app: Any = shop.app
+    app.tasks.pop("shop.order")
+
+    def order() -> None:
+        """A task of the same name."""
+
+    app.tasks.register(app.task(name="shop.order", shared=False)(order))
+    with pytest.raises(WorkflowDefinitionError, match="Give the workflow another name"):
+        shop.workflow_named("shop.order")
