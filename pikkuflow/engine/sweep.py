@@ -24,7 +24,8 @@ from pikkuflow.errors import DispatchError, LeaseLost, LeaseTaken
 __all__ = ["SweepCounts", "SweepKind", "recover", "sweep"]
 
 _LOGGER: Final = logging.getLogger("pikkuflow")
-_LEASE_SECONDS: Final = 30.0
+_SHORTEST_LEASE_SECONDS: Final = 3.0
+_LONGEST_LEASE_SECONDS: Final = 30.0
 _HINTS_WITHIN_SECONDS: Final = 3600.0
 _HINT_PAGES: Final = 100
 _LEASES_AT_ONCE: Final = 1000
@@ -102,7 +103,7 @@ def _under_lease(rt: Runtime, kind: SweepKind, *, startup: bool) -> SweepCounts:
             f"workflow-recovery:{kind}",
             f"{rt.holder()}:{rt.ids.new_id()}",
             lambda held: found.append(_swept(rt, kind, held, startup=startup)),
-            ttl_seconds=_LEASE_SECONDS,
+            ttl_seconds=_lease_seconds(rt),
             clock=rt.clock,
         )
     except LeaseTaken:
@@ -113,6 +114,11 @@ def _under_lease(rt: Runtime, kind: SweepKind, *, startup: bool) -> SweepCounts:
     except ConnectionError:
         return found[0] if found else _swept(rt, kind, None, startup=startup)
     return found[0]
+
+
+def _lease_seconds(rt: Runtime) -> float:
+    """One interval, renewed while the sweep goes on: a sweeper that is killed keeps the next ones away for no longer (scenario 18)."""
+    return min(_LONGEST_LEASE_SECONDS, max(_SHORTEST_LEASE_SECONDS, rt.settings.sweep_interval))
 
 
 def _swept(rt: Runtime, kind: SweepKind, held: HeldLease | None, *, startup: bool) -> SweepCounts:

@@ -13,7 +13,7 @@ from pikkuflow.domain.act import RunRef, SweepRequest, Swept
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus
 from pikkuflow.engine.sweep import SweepCounts, SweepKind, recover, sweep
-from tests.unit.engine.bench import Bench, Task
+from tests.unit.engine.bench import Bench, Died, Life, Task
 
 
 def a_bench(**settings: Any) -> Bench:
@@ -258,6 +258,22 @@ def test_only_one_sweeper_of_a_kind_at_a_time() -> None:
 
     assert bench.recover().resumed == 1
     assert bench.leases.get("workflow-recovery:stalled") is None
+
+
+def test_a_sweeper_that_died_keeps_others_away_for_one_interval() -> None:
+    """Scenario 18: the sweep runs again within two periods."""
+    bench = a_bench()
+    bench.start("quick")
+    bench.broker.lose_all()
+    bench.clock.advance(11)
+    life = Life()
+    dead: Any = bench.process(life)
+    dead.store.sweep_stalled = lambda *_: life.end()
+    with pytest.raises(Died):
+        recover(dead)
+    assert not bench.recover()
+    bench.clock.advance(bench.rt.settings.sweep_interval + 0.1)
+    assert bench.recover().resumed == 1
 
 
 def test_a_lease_service_that_is_down_does_not_stop_the_sweep() -> None:
