@@ -64,6 +64,11 @@ class Transaction:
             self._now = self.connection.execute(select(_CLOCKS[self.kind])).scalar_one()
         return self._now
 
+    @property
+    def clock(self) -> ColumnElement[datetime]:
+        """The database's clock as a column, for what reads and asks for nothing else."""
+        return _CLOCKS[self.kind]
+
     def do(self, statement: Executable) -> CursorResult[Any]:
         """Execute a statement that writes; its ``rowcount`` is the rows it matched."""
         return self.connection.execute(statement)

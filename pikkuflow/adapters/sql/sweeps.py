@@ -200,5 +200,5 @@ def note_sweep(tx: Transaction, kind: str) -> None:
 
 def sweep_ages(tx: Transaction) -> Mapping[str, float]:
     """Seconds since each kind of sweep last ran."""
-    now = tx.now()
-    return {row["kind"]: (now - row["last_at"]).total_seconds() for row in tx.all(select(sweep))}
+    rows = tx.all(select(sweep.c.kind, sweep.c.last_at, tx.clock.label("now")))
+    return {row["kind"]: (row["now"] - row["last_at"]).total_seconds() for row in rows}
