@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from pikkuflow.domain.act import RunRef, StepOutcome
 from pikkuflow.domain.ids import ClaimId
@@ -18,6 +19,9 @@ from pikkuflow.errors import StepSuperseded
 from pikkuflow.ports import Attempted, AttemptEnd, StepWork
 
 __all__ = ["settle", "work_claim"]
+
+_HEAD_START_SECONDS: Final = 1.0
+"""A limit counts from the message's arrival in the child, a little before its claim."""
 
 
 def work_claim(rt: Runtime, run: Run, step: Step) -> bool:
@@ -72,6 +76,7 @@ class _Claimed:
         self._step = step
         self._is_told = False
         self._wakes = False
+        self._began_at = rt.clock.monotonic()
 
     def work(self) -> bool:
         try:
@@ -90,9 +95,17 @@ class _Claimed:
 
     def _end_by(self, error: BaseException) -> None:
         try:
-            self._commit(Attempted(end=AttemptEnd.RAISED, error=error))
+            self._commit(Attempted(end=AttemptEnd.RAISED, error=self._limit_reached(error) or error))
         except StepSuperseded as late:
             warn(self._rt, str(late), run_id=self._run.id)
+
+    def _limit_reached(self, error: BaseException) -> TimeoutError | None:
+        """At its hard limit a child is told to end by ``SystemExit``, and may be quicker to write that than its parent is to say why."""
+        limit = options_of(self._step).get("time_limit")
+        worked_seconds = self._rt.clock.monotonic() - self._began_at
+        if not isinstance(error, SystemExit) or not limit or worked_seconds < float(limit) - _HEAD_START_SECONDS:
+            return None
+        return TimeoutError(f"the hard time limit of {float(limit):g} s was reached")
 
     def _wake(self) -> None:
         if self._wakes:
