@@ -7,7 +7,7 @@ import json
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,9 +21,11 @@ _BEGIN, _END = "<!-- figures: benchmarks/report.py --publish -->", "<!-- end of 
 
 _FIGURES: Final = (
     ("W1 runs/s", "chain", "runs_per_s"),
+    ("W1 CPU ms/run", "chain", "cpu_ms"),
     ("W1 p50 s", "chain", "p50_s"),
     ("W1 p99 s", "chain", "p99_s"),
     ("W2 ms/run", "latency", "run_ms"),
+    ("W2 CPU ms/run", "latency", "cpu_ms"),
     ("W3 s", "fanout", "seconds"),
     ("W3 chunked s", "fanout", "chunked_seconds"),
     ("W4 s", "history", "seconds"),
@@ -76,6 +78,10 @@ class Rounds:
         theirs = self.series.get((target.theirs, target.workload, target.their_figure or target.figure), {})
         return [value / theirs[number] for number, value in ours.items() if theirs.get(number)]
 
+    def cpu_ratios(self, target: Target) -> list[float]:
+        """What ours uses of the machine over what theirs does, for the same work."""
+        return self.ratios(replace(target, figure="cpu_ms", their_figure=None))
+
 
 def short(value: float) -> str:
     """Three digits that mean something."""
@@ -106,8 +112,10 @@ def ratio_table(rounds: Rounds) -> str:
         if ratios := rounds.ratios(target):
             relation = "<=" if target.is_time else ">="
             limits = [f"{relation} {limit:g}" if limit is not None else "" for limit in (target.must, target.aim)]
-            rows.append([target.title, spread(ratios), *limits, target.verdict(statistics.median(ratios))])
-    return _markdown(["ours / theirs", "ratio", "must", "aim", "reached"], rows)
+            used = rounds.cpu_ratios(target)
+            verdict = target.verdict(statistics.median(ratios))
+            rows.append([target.title, spread(ratios), *limits, verdict, spread(used) if used else ""])
+    return _markdown(["ours / theirs", "ratio", "must", "aim", "reached", "CPU, ours / theirs"], rows)
 
 
 def figure_table(rounds: Rounds) -> str:

@@ -42,6 +42,7 @@ def measured(job: Job, servers: Servers) -> dict[str, Any] | None:
     where = {
         "BENCH_DATABASE": servers.far_database if job.is_far else servers.database,
         "BENCH_BROKER": servers.broker,
+        "BENCH_SERVERS": " ".join(map(str, servers.pids)),
         "PYTHONPATH": str(_ROOT),
     }
     begun = time.perf_counter()

@@ -46,6 +46,8 @@ class Servers:
     database: str
     far_database: str
     broker: str
+    pids: tuple[int, ...]
+    """Their processes, for what they use of the machine."""
 
 
 @contextmanager
@@ -65,6 +67,7 @@ def running_servers() -> Iterator[Servers]:
             database=postgres.server_url,
             far_database=f"postgresql://postgres@127.0.0.1:{port}",
             broker=valkey.tcp_url(1),
+            pids=(postgres.program.pid, valkey.program.pid),
         )
     finally:
         for one in (proxy, valkey, postgres):

@@ -6,6 +6,7 @@ Runs under each peer's own interpreter, so it imports the standard library and, 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -85,10 +86,13 @@ def versions_of(*distributions: str) -> dict[str, str]:
 def measure(options: Options, peer: str, workloads: Mapping[str, Workload], versions: Mapping[str, str]) -> None:
     """Run the workloads that were asked for and print one line of JSON."""
     results = {}
+    units = {"chain": options.runs, "latency": options.latency_runs, "history": 1}
     for name in options.workloads:
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), cpu_seconds()
         results[name] = {key: rounded(value) for key, value in workloads[name]().items()}
         results[name]["took_s"] = rounded(time.perf_counter() - begun)
+        if used is not None and name in units:
+            results[name]["cpu_ms"] = rounded(((cpu_seconds() or used) - used) / units[name] * 1000)
     line = {
         "peer": peer,
         "mode": options.mode,
@@ -97,6 +101,32 @@ def measure(options: Options, peer: str, workloads: Mapping[str, Workload], vers
         "results": results,
     }
     print(json.dumps(line), flush=True)
+
+
+def cpu_seconds() -> float | None:
+    """What this program, its workers and the servers have used of all cores; None where there is no ``/proc``.
+
+    Unlike the clock this hardly moves when a machine is shared.
+    """
+    if not Path("/proc/self/stat").exists():
+        return None
+    roots = {os.getpid(), *map(int, os.environ.get("BENCH_SERVERS", "").split())}
+    parents: dict[int, int] = {}
+    used: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            parents[int(entry.name)] = int(fields[1])
+            used[int(entry.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(seconds for pid, seconds in used.items() if _descends(pid, roots, parents))
+
+
+def _descends(pid: int, roots: set[int], parents: Mapping[int, int]) -> bool:
+    while pid not in roots:
+        if pid not in parents:
+            return False
+        pid = parents[pid]
+    return True
 
 
 def rounded(value: float | None) -> float | None:
