@@ -9,11 +9,6 @@ Three rules make a statement a fence under READ COMMITTED:
 - What an UPDATE takes from another part of the statement comes in by a join, never by a sub-select: when the row had to be waited for, its
   condition is judged again, and PostgreSQL refuses to run a writing WITH query for that.
 
-What only holds a run, lets it go again, or puts rows on a queue, is committed without waiting for the disk (``_SOON``). The log keeps its
-order, so whatever is committed after it and waited for (a claim, an outcome) takes it along; and if the server dies before that, the run
-is where it was: its news is unseen or its pass lapses, and a sweep wakes it. At worst a step that was in flight is worked again, as after
-any crash.
-
 An act that finds nothing to write is answered by its portable form (``passes``, ``closing``), which tells the reasons apart.
 """
 
@@ -38,8 +33,6 @@ __all__ = ["close_pass", "get_run", "insert_steps", "is_plain", "open_pass", "re
 _NOW: Final = "clock_timestamp()"
 _OPEN: Final = "('running', 'suspended')"
 _FINAL: Final = "('succeeded', 'failed', 'cancelled')"
-_SOON: Final = "set_config('synchronous_commit', 'off', true) AS soon"
-"""In a statement's answer: its own commit does not wait for the disk."""
 
 
 def _names(columns: Sequence[str]) -> str:
@@ -66,7 +59,7 @@ WHERE id = %(run_id)s AND status IN ('running', 'suspended', 'compensating') AND
     AND (starts_at IS NULL OR starts_at <= {_NOW})
     AND NOT (status = 'suspended' AND code IS NOT DISTINCT FROM 'PASS_LOST')
     AND NOT (pass_id IS NOT NULL AND passes_lost + 1 >= %(passes_lost_limit)s AND status IN {_OPEN})))
-RETURNING {_names(RUN_COLUMNS)}, {_SOON}
+RETURNING {_names(RUN_COLUMNS)}
 """
 
 _READ_STEPS: Final = f"""
@@ -270,15 +263,11 @@ _INSERT_STEPS: Final = f"""
 SELECT news, status FROM held
 """
 
-_QUEUE_STEPS: Final = _INSERT_STEPS.replace("SELECT news, status FROM held", f"SELECT news, status, {_SOON} FROM held")
-"""The same for rows that wait for a worker, whose claim is waited for. Others, such as sleeps, count from this commit."""
-
 
 def insert_steps(db: Statements, ref: PassRef, steps: Sequence[NewStep], *, joined: bool) -> PassNews | None:
     """Insert waiting rows and their fans' counters."""
     rows = json.dumps([_inserted_values(new) for new in steps])
-    statement = _QUEUE_STEPS if all(Place.is_queue(new.place) for new in steps) else _INSERT_STEPS
-    row = db.first(statement, {"run_id": ref.run_id, "pass_id": ref.pass_id, "rows": rows, "joined": joined})
+    row = db.first(_INSERT_STEPS, {"run_id": ref.run_id, "pass_id": ref.pass_id, "rows": rows, "joined": joined})
     if row is None:
         return None
     status = RunStatus(row["status"])
@@ -333,16 +322,13 @@ _SENT: Final = f"""
     AND (s.author = %(pass_id)s OR s.created_at <= closed.opened_at)
 )"""
 
-_CLOSE: Final = f"WITH closed AS ({_RELEASE}{_KEEP_NEWS}{_OWN}{_RELEASED}){_SENT} SELECT *, {_SOON} FROM closed"
+_CLOSE: Final = f"WITH closed AS ({_RELEASE}{_KEEP_NEWS}{_OWN}{_RELEASED}){_SENT} SELECT * FROM closed"
 """Release the run, its status as it is."""
 
 _PARK: Final = (
     f"WITH closed AS ({_RELEASE}{_KEEP_NEWS}{_MOVE}{_OWN} AND status IN {_OPEN}{_RELEASED}){_SENT} SELECT * FROM closed"
 )
-"""Release a run that was not stopped, suspended."""
-
-_PARK_RUNNING: Final = _PARK.replace("SELECT * FROM closed", f"SELECT *, {_SOON} FROM closed")
-"""The same, running."""
+"""Release a run that was not stopped, running or suspended."""
 
 _END: Final = f"{_RELEASE}{_MOVE}{_SETTLE}{_OWN} AND status IN {_OPEN} AND parent_run_id IS NULL{_RELEASED}"
 """Settle a run that was not stopped and has no parent."""
@@ -377,7 +363,7 @@ def close_pass(db: Statements, ref: PassRef, closing: Closing) -> Closed | None:
     code, error = (None, None) if is_running else (closing.code, text_of(closing.error))
     values = {**values, "status": closing.status.value, "code": code, "error": error}
     if closing.status not in SETTLED_RUN:
-        return _closed(db.first(_PARK_RUNNING if is_running else _PARK, values))
+        return _closed(db.first(_PARK, values))
     ended, _ = db.pair(_END, _END_WAITING, {**values, "due_seconds": None})
     return _closed(ended)
 

@@ -36,9 +36,8 @@ def test_a_run_in_place_costs_its_steps_and_three_acts(meter: Meter) -> None:
 
     for number in range(8):
         run(f"warm-{number}", 2)
-    # Opening is not waited for: the first outcome takes it to the disk.
-    assert meter.cost(lambda: run("short", 5)) == Cost(statements=5 + 5, commits=5 + 3, wal_syncs=5 + 2)
-    assert meter.cost(lambda: run("long", 25)) == Cost(statements=25 + 5, commits=25 + 3, wal_syncs=25 + 2)
+    assert meter.cost(lambda: run("short", 5)) == Cost(statements=5 + 5, commits=5 + 3, wal_syncs=5 + 3)
+    assert meter.cost(lambda: run("long", 25)) == Cost(statements=25 + 5, commits=25 + 3, wal_syncs=25 + 3)
 
 
 def test_opening_reads_the_history_once(meter: Meter) -> None:
@@ -67,10 +66,6 @@ _ACTS: dict[str, Callable[[Scene, PassRef], Any]] = {
 }
 
 
-_SOON = {"fan-out of 200", "parking"}
-"""Committed without waiting for the disk: what is lost of them in a crash leaves the run where it was."""
-
-
 @pytest.mark.parametrize("act", _ACTS)
 def test_an_act_is_one_statement(meter: Meter, act: str) -> None:
     """Design 2, "one round trip an act": one autocommit statement each."""
@@ -79,8 +74,7 @@ def test_an_act_is_one_statement(meter: Meter, act: str) -> None:
     meter.scene.insert_steps(ref, "waiting")
     meter.scene.dispatch("a", "b", "c", run_id="dispatched")
     meter.scene.claimed("a", run_id="dispatched")
-    wanted = Cost(statements=1, commits=1, wal_syncs=0 if act in _SOON else 1)
-    assert meter.cost(lambda: _ACTS[act](meter.scene, ref)) == wanted
+    assert meter.cost(lambda: _ACTS[act](meter.scene, ref)) == Cost(statements=1, commits=1, wal_syncs=1)
 
 
 def test_an_unmarked_run_is_locked_and_not_rewritten(meter: Meter) -> None:
