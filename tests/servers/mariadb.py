@@ -37,27 +37,39 @@ class MariaServer:
     program: Program = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the data folder; RuntimeError when MariaDB is not installed."""
+        """Make the data folder; RuntimeError when MariaDB is not installed, or could not make it.
+
+        It may not write to the caller's ``TMPDIR``, which can be root's alone, so it is given a place of its own.
+        """
         server = find_server()
         if server is None:
             raise RuntimeError("the Debian package mariadb-server is not installed")
         self.folder = Path(tempfile.mkdtemp(prefix="pf-my-", dir="/tmp"))
         hand_over(self.folder)
-        subprocess.run(  # type: ignore[call-overload]
+        made = subprocess.run(  # type: ignore[call-overload]
             [
                 *("mariadb-install-db", "--no-defaults", f"--datadir={self.folder / 'data'}"),
-                *("--auth-root-authentication-method=normal", "--skip-test-db"),
+                *(f"--tmpdir={self.folder}", "--auth-root-authentication-method=normal", "--skip-test-db"),
             ],
-            check=True,
+            check=False,
             capture_output=True,
+            text=True,
             cwd=self.folder,
+            env={**os.environ, "TMPDIR": str(self.folder)},
             **unprivileged(),
         )
+        if made.returncode:
+            raise RuntimeError(f"mariadb-install-db ended with {made.returncode}: {made.stdout}{made.stderr}")
         self.program = Program(
             name="mariadb",
             argv=[
                 *(server, "--no-defaults", f"--datadir={self.folder / 'data'}", f"--socket={self.folder / 's'}"),
-                *(f"--pid-file={self.folder / 'pid'}", "--skip-networking", "--innodb-flush-log-at-trx-commit=0"),
+                *(
+                    f"--pid-file={self.folder / 'pid'}",
+                    f"--tmpdir={self.folder}",
+                    "--skip-networking",
+                    "--innodb-flush-log-at-trx-commit=0",
+                ),
                 *("--innodb-buffer-pool-size=64M", "--default-time-zone=+00:00", "--max-connections=200"),
                 *("--character-set-server=utf8mb4", *self.options),
             ],
