@@ -150,7 +150,8 @@ def publish(source: Path, rounds: Rounds) -> None:
     _PAGE.with_name("performance.svg").write_text(bars(shown))
     machine = ", ".join(f"{key} {value}" for key, value in rounds.machine.items())
     versions = ", ".join(f"{name} {version}" for name, version in sorted(rounds.versions.items()))
-    figures = f"{_BEGIN}\n{table_of(rounds)}\n\nMachine: {machine}.\n\nVersions: {versions}.\n\n{_END}"
+    picture = "![Times faster than others](performance.svg)"
+    figures = f"{_BEGIN}\n\n{picture}\n{table_of(rounds)}\n\nMachine: {machine}.\n\nVersions: {versions}.\n\n{_END}"
     page = _PAGE.read_text()
     _PAGE.write_text(page[: page.index(_BEGIN)] + figures + page[page.index(_END) + len(_END) :])
 

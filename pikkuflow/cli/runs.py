@@ -123,14 +123,14 @@ def _rows(steps: Sequence[Step], attempts: Sequence[Attempt]) -> list[tuple[Any,
         for row in [*earlier, step]:
             error = row.error.message if row.error else None
             status = "lost" if row is not step and row.status == "running" else row.status
-            rows.append((step.name, row.attempt, status, row.place, short_time(row.running_at), _took(row), error))
+            rows.append((step.name, row.attempt, status, row.place, short_time(row.begun_at), _took(row), error))
     return rows
 
 
 def _took(row: Step | Attempt) -> str:
-    if row.running_at is None or row.settled_at is None:
+    if row.begun_at is None or row.settled_at is None:
         return ""
-    return f"{(row.settled_at - row.running_at).total_seconds() * _MILLISECONDS:.0f}"
+    return f"{(row.settled_at - row.begun_at).total_seconds() * _MILLISECONDS:.0f}"
 
 
 def _attempt_document(attempt: Attempt) -> dict[str, Any]:

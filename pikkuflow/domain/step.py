@@ -132,6 +132,11 @@ class Step:
         return self.status in SETTLED_STEP
 
     @property
+    def begun_at(self) -> datetime | None:
+        """When its current attempt began: a sleep when the body asked for it, anything else when it was first worked."""
+        return self.created_at if self.kind is StepKind.SLEEP else self.running_at
+
+    @property
     def attempts_allowed(self) -> int:
         """Retries plus one, everywhere (D10)."""
         return self.retries + 1
@@ -152,3 +157,8 @@ class Attempt:
     running_at: datetime | None
     scheduled_at: datetime | None
     settled_at: datetime | None
+
+    @property
+    def begun_at(self) -> datetime | None:
+        """When it was first worked."""
+        return self.running_at

@@ -145,7 +145,7 @@ def _step(step: Step) -> StepSummary:
 def _duration(step: Step) -> float | None:
     if step.status not in _ENDED_STEP or step.settled_at is None:
         return None
-    begun = step.running_at or step.created_at
+    begun = step.begun_at or step.created_at
     return max(0.0, (step.settled_at - begun).total_seconds() * _MILLISECONDS)
 
 

@@ -56,6 +56,12 @@ def the_step(step: Step) -> dict[str, Any]:
     return summary_of(a_run(), [step], json.loads).to_dict()["steps"][0]  # type: ignore[no-any-return]
 
 
+def test_a_sleep_lasts_from_when_it_was_asked_for() -> None:
+    """A timer that fires works nothing; what the body waited is what it shows."""
+    slept = a_step("nap", kind=StepKind.SLEEP, running_at=at(9), settled_at=at(9))
+    assert the_step(slept)["duration"] == 9000.0
+
+
 def test_a_duration_needs_a_start_and_an_end() -> None:
     """T16.15: milliseconds from running, else from created, to the end."""
     ended = a_step("a", running_at=at(1), settled_at=at(3.5))
