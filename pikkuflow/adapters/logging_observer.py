@@ -11,7 +11,7 @@ __all__ = ["LoggingObserver"]
 
 
 class LoggingObserver:
-    """Writes to the ``pikkuflow`` logger: lost steps and warnings as warnings, interrupted passes as info, the others for debugging.
+    """Writes to the ``pikkuflow`` logger: lost steps and warnings as warnings, passes that parked as info, the others for debugging.
 
     Each record carries ``run_id`` as an extra attribute, so a formatter or a log service can group by it.
     """
@@ -29,7 +29,7 @@ class LoggingObserver:
             "pass over run %s of %s %s: %d steps worked in %.3f s",
             event.run_id,
             event.workflow,
-            event.outcome,
+            "parked" if event.outcome is PassOutcome.INTERRUPTED else event.outcome,
             event.steps_worked,
             event.seconds,
             extra={"run_id": event.run_id},
