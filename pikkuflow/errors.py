@@ -98,7 +98,10 @@ class PikkuFlowError(Exception):
         return self.message
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}".rstrip()
+        if not self.hint:
+            return self.message
+        stop = "" if self.message.endswith((".", "!", "?", ":")) else "."
+        return f"{self.message}{stop} {self.hint}"
 
 
 class SettingError(PikkuFlowError):
