@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from pikkuflow.domain.act import RunRef, StepMessage, SweepRequest, Swept
-from pikkuflow.engine.deliver import deliver
+from pikkuflow.engine.deliver import Delivery, deliver
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import routed
 from pikkuflow.engine.tell import warn
@@ -213,8 +213,21 @@ class _Sweep:
                 return
 
     def _deliver(self) -> SweepCounts:
-        runs = self._rt.store.undelivered_runs(self._rt.settings.sweep_page)
-        return SweepCounts(delivered=sum(deliver(self._rt, run) for run in runs))
+        """Outcomes that are due to be handed on, until an outage: those not tried keep their time and come first when it is over."""
+        store, done = self._rt.store, 0
+        while self._held is None or not self._held.is_lost:
+            runs = store.undelivered_runs(self._rt.settings.sweep_page)
+            for run in runs:
+                # Before it is tried: one whose delivery kills this process would be the first of every page.
+                if not store.put_off_delivery(run.id):
+                    continue
+                result = deliver(self._rt, run)
+                done += result is Delivery.DONE
+                if result is Delivery.AWAY:
+                    return SweepCounts(delivered=done)
+            if not runs:
+                break
+        return SweepCounts(delivered=done)
 
 
 def _threshold(rt: Runtime, kind: SweepKind) -> float:

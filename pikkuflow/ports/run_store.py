@@ -166,7 +166,17 @@ class RunStore(Protocol):
         ...
 
     def undelivered_runs(self, limit: int) -> tuple[Run, ...]:
-        """Settled runs with a ``handover`` that are not marked delivered."""
+        """Settled runs with a ``handover`` that are not marked delivered and due to be handed on, those due longest first.
+
+        A run is due as soon as it settles, and again when the time that ``put_off_delivery`` gave it is over.
+        """
+        ...
+
+    def put_off_delivery(self, run_id: RunId) -> bool:
+        """Have an outcome that is due handed on (again) later: in 30 s, doubling with each call, at most 10 min (D13).
+
+        False: it is not due (any more): another sweeper has it, or it was marked delivered.
+        """
         ...
 
     def mark_delivered(self, run_id: RunId) -> None:

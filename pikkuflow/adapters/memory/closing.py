@@ -70,6 +70,7 @@ class ClosingActs:
             return None
         run.output = closing.output
         run.due_at = None
+        run.handover_at = None if run.handover is None else now
         run.finished_at = now
         self._cancel_unstarted(run, now)
         return self._tell_parent(run, now)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
+from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables, wait_after
 from pikkuflow.domain.act import DueRun, RunRef, StepMessage, SweepRequest, Swept, Upcoming
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepStatus
@@ -19,8 +19,6 @@ from pikkuflow.domain.step import Place
 
 __all__ = ["SweepActs"]
 
-_FIRST_DELAY: Final = timedelta(seconds=30)
-_LONGEST_DELAY: Final = timedelta(minutes=10)
 _BACKSTOP: Final = timedelta(minutes=5)
 
 
@@ -179,7 +177,7 @@ class _Page:
             return False
         self.found += 1
         self.last = key
-        row.next_send_at = self.now + min(_FIRST_DELAY * 2 ** min(row.send_count, 10), _LONGEST_DELAY)
+        row.next_send_at = self.now + wait_after(row.send_count)
         row.send_count += 1
         return True
 

@@ -20,7 +20,15 @@ from pikkuflow.domain.status import SETTLED_RUN, SETTLED_STEP, RunStatus, StepKi
 from pikkuflow.domain.step import Attempt, NewStep, Step
 from pikkuflow.ports import Clock
 
-__all__ = ["RunRow", "StepRow", "Tables"]
+__all__ = ["RunRow", "StepRow", "Tables", "wait_after"]
+
+_FIRST_DELAY: Final = timedelta(seconds=30)
+_LONGEST_DELAY: Final = timedelta(minutes=10)
+
+
+def wait_after(send_count: int) -> timedelta:
+    """How long what was sent that often waits until it is sent again: 30 s, doubling, at most 10 min (D13)."""
+    return min(_FIRST_DELAY * (1 << min(send_count, 10)), _LONGEST_DELAY)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +65,7 @@ class RunRow:
     lost: bool = False
     passes_lost: int = 0
     author: PassId | None = None
+    handover_at: datetime | None = None
     delivered_at: datetime | None = None
     finished_at: datetime | None = None
     send_count: int = 0

@@ -52,7 +52,7 @@ class _Reads:
     database: Database
 
     def undelivered_runs(self, limit: int) -> tuple[Run, ...]:
-        """Settled runs with a ``handover`` that are not marked delivered."""
+        """Settled runs whose outcome is due to be handed on."""
         return self.database.read(lambda tx: runs.undelivered_runs(tx, limit))
 
     def get_run(self, run_id: RunId) -> Run | None:
@@ -125,6 +125,10 @@ class _Repairs:
 
     def note_sweep(self, kind: str) -> None:
         """Remember that a sweep of that kind ran now."""
+    def put_off_delivery(self, run_id: RunId) -> bool:
+        """Have an outcome that is due handed on later."""
+        return self.database.write(lambda tx: sweeps.put_off_delivery(tx, run_id))
+
         self.database.write(lambda tx: sweeps.note_sweep(tx, kind))
 
 

@@ -24,7 +24,7 @@ from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, StepStatus, SuspendCode
 from pikkuflow.domain.step import Place
 
-__all__ = ["note_sweep", "sweep_ages", "sweep_scheduled", "sweep_stalled", "sweep_undispatched"]
+__all__ = ["note_sweep", "put_off_delivery", "sweep_ages", "sweep_scheduled", "sweep_stalled", "sweep_undispatched"]
 
 _FIRST_SECONDS: Final = 30
 _LONGEST_SECONDS: Final = 600
@@ -189,6 +189,16 @@ def _read_key(text: str | None) -> tuple[int, Sequence[Any] | None]:
         return 0, None
     index, moment, *names = json.loads(text)
     return index, (time_of_text(moment), *names)
+
+
+def put_off_delivery(tx: Transaction, run_id: RunId) -> bool:
+    """Have an outcome that is due handed on later. False: it is not due."""
+    row, now = tx.lock_run(run_id), tx.now()
+    if row is None or row["handover_at"] is None or row["handover_at"] > now:
+        return False
+    count = row["send_count"]
+    tx.do(update(run).where(run.c.id == run_id).values(handover_at=now + _wait(count), send_count=count + 1))
+    return True
 
 
 def note_sweep(tx: Transaction, kind: str) -> None:

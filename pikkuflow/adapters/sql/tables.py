@@ -7,7 +7,7 @@ as a partial one on every database:
 
 - ``run.news_at``: since when the run has news that no pass has seen;
 - ``step.waiting_since``: since when a dispatched row could have been picked up (its insert, its due time, or its message being sent);
-- ``run.handover_at``: since when a settled run waits to be handed on.
+- ``run.handover_at``: when a settled run's outcome is to be handed on: at once, later when that failed.
 
 For the same reason ``due_at`` is cleared when a row is claimed or settled, and ``lease_until`` when its attempt ends.
 
