@@ -13,6 +13,7 @@ from pikkuflow.engine.orchestrate import orchestrate
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import wake_runs
 from pikkuflow.engine.tell import tell_step_lost
+from pikkuflow.engine.unstarted import Unstarted
 from pikkuflow.engine.work_claim import work_claim
 from pikkuflow.errors import StepFunctionMismatch
 from pikkuflow.ports import StepLost
@@ -56,11 +57,16 @@ def execute_step(
 
 def _work(rt: Runtime, run: Run, claimed: Sequence[Step], *, wakes: bool) -> bool:
     """Work the claimed steps one after the other. True: the run wants a wake-up and has not had it."""
-    for step in claimed:
-        if wakes:
-            # Others of the chunk are still to be worked: the run need not wait for them.
-            wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])
-        wakes = work_claim(rt, run, step)
+    unstarted = Unstarted(rt, claimed)
+    try:
+        while (step := unstarted.begin()) is not None:
+            if wakes:
+                # Others of the chunk are still to be worked: the run need not wait for them.
+                wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])
+            wakes = work_claim(rt, run, step, unstarted)
+    except BaseException:
+        unstarted.give_back()
+        raise
     return wakes
 
 

@@ -15,6 +15,7 @@ from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import SOON_SECONDS, message_of, send_steps, wake_runs
 from pikkuflow.engine.step_rows import arguments_of, options_of
 from pikkuflow.engine.tell import warn
+from pikkuflow.engine.unstarted import Unstarted
 from pikkuflow.errors import StepSuperseded
 from pikkuflow.ports import Attempted, AttemptEnd, StepWork
 
@@ -24,13 +25,16 @@ _HEAD_START_SECONDS: Final = 1.0
 """A limit counts from the message's arrival in the child, a little before its claim."""
 
 
-def work_claim(rt: Runtime, run: Run, step: Step) -> bool:
+def work_claim(rt: Runtime, run: Run, step: Step, unstarted: Unstarted) -> bool:
     """Work a claimed step. True: the run wants a wake-up.
+
+    ``unstarted`` is what its message claimed besides. When the process is told to end, that is given back first: there may be time for no
+    more, and a row that is still running then is the one that was at work (``fail_claim``).
 
     An outcome that another attempt outdated is dropped with a warning (T7.8 to T7.10). A store outage is not a failure of the work: it is
     raised, and nothing is recorded in its place (spec 5.6).
     """
-    return _Claimed(rt, run, step).work()
+    return _Claimed(rt, run, step, unstarted).work()
 
 
 def settle(rt: Runtime, step: Step, ending: Ending) -> bool:
@@ -70,8 +74,9 @@ def _try_again(rt: Runtime, step: Step, ending: Ending) -> None:
 
 
 class _Claimed:
-    def __init__(self, rt: Runtime, run: Run, step: Step) -> None:
+    def __init__(self, rt: Runtime, run: Run, step: Step, unstarted: Unstarted) -> None:
         self._rt = rt
+        self._unstarted = unstarted
         self._run = run
         self._step = step
         self._is_told = False
@@ -84,6 +89,8 @@ class _Claimed:
         except StepSuperseded as error:
             warn(self._rt, str(error), run_id=self._run.id)
         except BaseException as error:
+            if not isinstance(error, Exception):
+                self._unstarted.give_back()
             if not (self._is_told or is_outage(error)):
                 self._end_by(error)
                 if isinstance(error, Exception):

@@ -18,6 +18,7 @@ from pikkuflow.domain.act import (
     Renewed,
     RunRef,
     Settlement,
+    StepMessage,
     StepOutcome,
     StepWrite,
     SweepRequest,
@@ -25,7 +26,7 @@ from pikkuflow.domain.act import (
     Upcoming,
 )
 from pikkuflow.domain.history import History
-from pikkuflow.domain.ids import Holder, RunId, StepName
+from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
 from pikkuflow.domain.step import Attempt, NewStep, Step
 
@@ -123,6 +124,17 @@ class RunStore(Protocol):
         ...
 
     def expire_node(self, node: str) -> Expired:
+    def give_back(
+        self, run_id: RunId, claim_id: ClaimId, steps: Sequence[tuple[StepName, int]]
+    ) -> tuple[StepMessage, ...]:
+        """Give back claimed steps whose work never began; they wait again, due at once, with the attempt of the claim.
+
+        None is charged for it, and nothing goes to the attempts table. Fenced by attempt and claim id like an outcome: a step that another
+        has, or that is settled, is left alone. Returns the messages to send, of those given back before too. No news rises. In a
+        run that is settled, rows end as its closing ends waiting ones, and there is nothing to send.
+        """
+        ...
+
         """As ``expire_holder`` for every holder ``<node>:<pid>`` of a node uuid."""
         ...
 

@@ -15,7 +15,7 @@ __all__ = ["Faults"]
 STORE_OPS: Final = frozenset(
     {
         "insert_runs", "open_pass", "record", "insert_steps", "start_child", "close_pass", "resume_run", "ask_pass",
-        "claim_steps", "settle_steps", "expire_holder", "expire_node", "renew_holders", "sweep_stalled",
+        "claim_steps", "settle_steps", "give_back", "expire_holder", "expire_node", "renew_holders", "sweep_stalled",
         "sweep_undispatched", "sweep_scheduled", "note_sweep", "sweep_ages", "undelivered_runs", "get_run", "get_step",
         "list_steps",
     }

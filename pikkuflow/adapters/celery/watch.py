@@ -17,6 +17,7 @@ from typing import Any, Final
 from celery.worker import state
 
 from pikkuflow.adapters.celery.extension import Extension
+from pikkuflow.adapters.celery.node import TimedOut
 from pikkuflow.adapters.celery.node_lease import NodeLease
 from pikkuflow.adapters.celery.pools import (
     busy_pids,
@@ -70,6 +71,7 @@ class Watch:
         self._children: set[int] = set()
         self._born: deque[int] = deque()
         self._taken: set[int] = set()
+        self._late: list[TimedOut] = []
         self._sweeping = threading.Lock()
         self._still = stillness(ext.settings.database_url, self._rt.store.close)
         self._lease = NodeLease(worker.hostname, ext.node, ext.settings.node_lease_seconds)
@@ -141,17 +143,20 @@ class Watch:
 
     # --- duties -----------------------------------------------------------------------------------------------------
     def _fail_timed_out(self) -> None:
-        """Before the dead are looked at: the claim must still be the child's."""
+        """Once the child works no more: what it had begun is known then. Before the dead are looked at: the claims must still be its."""
         while not self._ext.node.timed_out.empty():
-            late = self._ext.node.timed_out.get_nowait()
+            self._late.append(self._ext.node.timed_out.get_nowait())
+        ended = dead_children({late.pid for late in self._late}, set(live_children(self._worker)))
+        for late in [late for late in self._late if late.pid in ended]:
             failure = Failure(
                 type="billiard.exceptions.TimeLimitExceeded",
                 message=f"TimeLimitExceeded: the hard time limit of {late.seconds:g} s was reached",
             )
+            self._late.remove(late)
             try:
                 fail_claimed(self._rt, late.run_id, late.steps, late.holder, failure)
             except StoreUnavailable:
-                self._ext.node.timed_out.put(late)
+                self._late.append(late)
                 raise
 
     def _take_over_dead(self) -> None:
@@ -159,12 +164,14 @@ class Watch:
         while self._born:
             self._children.add(self._born.popleft())
         now = set(live_children(self._worker))
-        dead = dead_children(self._children, now) - self._taken
-        self._children = now | dead
+        # One that was ended by a limit is left until that is written.
+        late = {late.pid for late in self._late}
+        dead = dead_children(self._children, now) - self._taken - late
+        self._children |= now
         for pid in sorted(dead):
             take_over_holder(self._rt, self._ext.node.holder(pid))
             self._taken.add(pid)
-        self._children = now
+        self._children = now | (self._children & late)
         self._taken &= now
 
     def _fire_timers(self) -> None:

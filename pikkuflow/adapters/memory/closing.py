@@ -72,18 +72,8 @@ class ClosingActs:
         run.due_at = None
         run.handover_at = None if run.handover is None else now
         run.finished_at = now
-        self._cancel_unstarted(run, now)
+        self._tables.end_waiting(run, now)
         return self._tell_parent(run, now)
-
-    def _cancel_unstarted(self, run: RunRow, now: datetime) -> None:
-        """Rows that never started are cancelled; rows with a past attempt failed, so that they stay candidates for undoing (design 3.7)."""
-        past = {step: attempt.error for (step, _), attempt in sorted(self._tables.attempts.get(run.id, {}).items())}
-        for row in self._tables.steps_of(run.id).values():
-            if row.is_waiting:
-                if row.attempt > 1:
-                    row.settle(StepStatus.FAILED, now, error=past.get(row.name))
-                else:
-                    row.settle(StepStatus.CANCELLED, now)
 
     def _tell_parent(self, run: RunRow, now: datetime) -> RunRef | None:
         if run.parent is None:

@@ -17,7 +17,7 @@ from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import ClaimId, FanId, Holder, PassId, RunId, StepName
 from pikkuflow.domain.run import NewRun, ParentStep, Run
 from pikkuflow.domain.status import SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
-from pikkuflow.domain.step import Attempt, NewStep, Step
+from pikkuflow.domain.step import Attempt, NewStep, Place, Step
 from pikkuflow.ports import Clock
 
 __all__ = ["RunRow", "StepRow", "Tables", "wait_after"]
@@ -253,6 +253,15 @@ class StepRow:
         self.running_at = self.scheduled_at = self.settled_at = self.sent_at = self.due_at = None
         self.forget_sends()
 
+    def wait_again(self, now: datetime) -> None:
+        """Make a claimed row wait for a worker, due now, with the same attempt."""
+        self.status = StepStatus.PENDING
+        self.place = Place.QUEUE
+        self.claim_id = self.claim_holder = self.lease_until = None
+        self.running_at = self.sent_at = None
+        self.due_at = now
+        self.forget_sends()
+
     def settle(
         self, status: StepStatus, now: datetime, *, result: str | None = None, error: Failure | None = None
     ) -> None:
@@ -323,6 +332,16 @@ class Tables:
     def keep_attempt(self, attempt: Attempt) -> None:
         """Write an earlier attempt, unless it is there."""
         self.attempts.setdefault(attempt.run_id, {}).setdefault((attempt.step, attempt.attempt), attempt)
+
+    def end_waiting(self, run: RunRow, now: datetime) -> None:
+        """Rows that never started are cancelled; rows with a past attempt failed, so that they stay candidates for undoing (design 3.7)."""
+        past = {step: attempt.error for (step, _), attempt in sorted(self.attempts.get(run.id, {}).items())}
+        for row in self.steps_of(run.id).values():
+            if row.is_waiting:
+                if row.attempt > 1:
+                    row.settle(StepStatus.FAILED, now, error=past.get(row.name))
+                else:
+                    row.settle(StepStatus.CANCELLED, now)
 
     def count_down(self, run_id: RunId, fan_id: FanId | None) -> bool:
         """One member of a fan has settled. True: none is open any more, or there is no counter."""

@@ -16,7 +16,7 @@ from pikkuflow.domain.act import Closed, Closing, PassRef, RunRef
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepStatus
 
-__all__ = ["close_pass", "closed_before"]
+__all__ = ["close_pass", "closed_before", "end_waiting"]
 
 Row = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ def close_pass(tx: Transaction, ref: PassRef, closing: Closing) -> Closed | None
     status = RunStatus(closing.status if moves and closing.status is not None else row["status"])
     parent = None
     if moves and status in SETTLED_RUN:
-        _end_waiting(tx, ref.run_id)
+        end_waiting(tx, ref.run_id)
         parent = _tell_parent(tx, row, closing, status)
     is_unseen = row["news"] + closing.raise_news > row["seen"]
     return Closed(wake=is_unseen and status not in SETTLED_RUN, status=status, parent=parent)
@@ -103,7 +103,7 @@ def _closed_values(tx: Transaction, row: Row, closing: Closing, *, moves: bool) 
     return values
 
 
-def _end_waiting(tx: Transaction, run_id: str) -> None:
+def end_waiting(tx: Transaction, run_id: str) -> None:
     """Cancel rows that never started; fail rows with a past attempt, so that they stay candidates for undoing (design 3.7)."""
     now = tx.now()
     over = {"settled_at": now, "due_at": None, "waiting_since": None}

@@ -33,13 +33,14 @@ from pikkuflow.domain.act import (
     RunRef,
     Settlement,
     StepOutcome,
+    StepMessage,
     StepWrite,
     SweepRequest,
     Swept,
     Upcoming,
 )
 from pikkuflow.domain.history import History
-from pikkuflow.domain.ids import Holder, RunId, StepName
+from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
 from pikkuflow.domain.step import Attempt, NewStep, Step
 
@@ -250,3 +251,9 @@ class SqlRunStore(_Reads, _Repairs):
     def close(self) -> None:
         """Give back connections; the store can be used again afterwards."""
         self.database.close()
+    def give_back(
+        self, run_id: RunId, claim_id: ClaimId, steps: Sequence[tuple[StepName, int]]
+    ) -> tuple[StepMessage, ...]:
+        """Let claimed steps that never began wait again, with the same attempt."""
+        return self.database.write(lambda tx: claims.give_back(tx, run_id, claim_id, steps))
+
