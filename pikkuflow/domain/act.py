@@ -288,10 +288,14 @@ class SweepRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What a page found: runs to wake and messages to send; ``last`` is the key to go on after, None at the end."""
+    """What a page found: runs to wake and messages to send; ``last`` is the key to go on after, None at the end.
+
+    ``forgotten`` are those of ``runs`` that only the backstop found, and not for the second time since their last pass.
+    """
 
     runs: tuple[RunRef, ...] = ()
     steps: tuple[StepMessage, ...] = ()
+    forgotten: tuple[RunId, ...] = ()
     last: str | None = None
 
 

@@ -164,6 +164,8 @@ class _Sweep:
         return pages[self._kind](request)
 
     def _drive(self, page: Swept) -> SweepCounts:
+        for run_id in page.forgotten:
+            warn(self._rt, "Nothing would have moved this run on; the sweep gives it a pass.", run_id=run_id)
         runs = self._send(page.runs, self._rt.dispatcher.wake)
         steps = self._send(page.steps, self._send_steps)
         if self._kind is SweepKind.SCHEDULED:

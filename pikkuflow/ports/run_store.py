@@ -149,8 +149,8 @@ class RunStore(Protocol):
     def sweep_stalled(self, request: SweepRequest) -> Swept:
         """Find non-terminal runs (suspended and compensating too) that nobody looks after (design 3.8).
 
-        They have unseen news older than the threshold, or a lapsed pass, or, as a backstop, are running with no pass, claim,
-        unsent row, due row or live child and untouched for 5 minutes.
+        They have unseen news older than the threshold, or a lapsed pass, or, as a backstop (``forgotten``), are running with no
+        pass, time of their own, claim, unsent row, due row or live child and untouched for 5 minutes.
         """
         ...
 
@@ -165,7 +165,8 @@ class RunStore(Protocol):
     def sweep_scheduled(self, request: SweepRequest) -> Swept:
         """Find everything with a ``due_at`` more than the threshold in the past.
 
-        Sleeps, in-place retries and runs come as runs to wake, dispatched retries as messages.
+        Sleeps, in-place retries and runs come as runs to wake, dispatched retries as messages. A run that is due itself is driven
+        for that, not for its rows as well.
         """
         ...
 

@@ -47,6 +47,18 @@ def test_retries_and_delayed_starts_are_coming_too(scene: Scene) -> None:
     assert coming == {"r1": 30, "r2": 50}
 
 
+def test_a_run_and_its_row_have_one_hint(scene: Scene) -> None:
+    """Design 4: one hint a run, for the earlier of the two."""
+    scene.sleeping("r1", 60.0)
+    scene.sleeping("r2", 60.0)
+    scene.store.ask_pass(RunId("r1"), 30.0)
+    scene.store.ask_pass(RunId("r2"), 90.0)
+
+    coming = sorted((due.run_id, round(due.in_seconds, -1)) for due in scene.store.upcoming(3600.0, 10).due)
+
+    assert coming == [("r1", 30), ("r2", 60), ("r2", 90)]
+
+
 def test_a_settled_run_has_nothing_coming(scene: Scene) -> None:
     """Nobody would open a pass for it."""
     scene.sleeping("r1", 60.0)

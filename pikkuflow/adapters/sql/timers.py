@@ -56,7 +56,9 @@ def _coming(
         due_at > now, due_at <= now + timedelta(seconds=within_seconds), _OPEN_RUN
     )
     if name:
-        wanted = wanted.join_from(step, run, run.c.id == step.c.run_id)
+        # One hint a run is kept, the earlier one.
+        is_earlier = run.c.due_at.is_(None) | (run.c.due_at > due_at)
+        wanted = wanted.join_from(step, run, run.c.id == step.c.run_id).where(is_earlier)
     if after is not None:
         wanted = wanted.where(tuple_(*key) > tuple(after))
     return tx.all(wanted.order_by(*key).limit(limit))
