@@ -161,6 +161,16 @@ class TestLimits:
             run.result(timeout=60)
         assert [line for line in site.journal() if line.startswith("begun")] == ["begun limited 1", "begun limited 2"]
 
+    @pytest.mark.parametrize(("pool", "ends"), [("prefork", "limit"), ("prefork", "exit"), ("threads", "exit")])
+    def test_a_chunk_that_ends_early_costs_only_the_member_at_work(self, site: Site, pool: str, ends: str) -> None:
+        """A hard limit, or SystemExit: every other member is worked once, at its first attempt, without waiting for a lease."""
+        module = site.load()
+        site.worker(pool=pool, concurrency=2)
+        run = module.hurdles.start(ends)
+        assert run.result(timeout=30) == [0, 1, 2, 3]
+        begun = sorted(line.rsplit("[", 1)[1] for line in site.journal() if line.startswith("begun"))
+        assert begun == ["0] 1", "1] 1", "1] 2", "2] 1", "3] 1"]
+
 
 class TestLeases:
     """What works is renewed for (design 7)."""
