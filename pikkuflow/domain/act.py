@@ -24,6 +24,7 @@ __all__ = [
     "DueRun",
     "EndedAttempt",
     "Expired",
+    "FoundRun",
     "PassNews",
     "PassOpening",
     "PassRef",
@@ -46,6 +47,15 @@ class RunRef:
 
     id: RunId
     workflow: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRun:
+    """A run that is not settled. While a live pass holds it: for how many seconds it has, and how many are left unless it is renewed."""
+
+    ref: RunRef
+    held_seconds: float | None = None
+    left_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from pikkuflow.domain.act import (
     Closed,
     Closing,
     Expired,
+    FoundRun,
     PassNews,
     PassOpening,
     PassRef,
@@ -201,8 +202,8 @@ class RunStore(Protocol):
         """The run, or None."""
         ...
 
-    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[RunRef, ...]:
-        """Those of the runs that are there and not settled, in no order: one read for all of them."""
+    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[FoundRun, ...]:
+        """Those of the runs that are there and not settled, and whether a live pass holds them, in no order: one read for all of them."""
         ...
 
     def upcoming(self, within_seconds: float, limit: int, after: str | None = None) -> Upcoming:

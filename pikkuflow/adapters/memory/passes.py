@@ -164,6 +164,7 @@ def _take(run: RunRow, opening: PassOpening, now: datetime) -> None:
     run.pass_until = now + timedelta(seconds=opening.lease_seconds)
     run.seen = run.news
     run.updated_at = now
+        run.opened_at = now
 
 
 def _fresh_row(ref: PassRef, new: NewStep, now: datetime) -> StepRow:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from pikkuflow.adapters.memory.tables import RunRow, Tables, wait_after
-from pikkuflow.domain.act import RunRef
+from pikkuflow.domain.act import FoundRun, RunRef
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
 from pikkuflow.domain.status import RunStatus
@@ -89,11 +89,12 @@ class RunActs:
             row = self._tables.runs.get(run_id)
             return None if row is None else row.record()
 
-    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[RunRef, ...]:
-        """Those of the runs that are there and not settled."""
+    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[FoundRun, ...]:
+        """Those of the runs that are there and not settled, and whether a live pass holds them."""
         with self._tables.lock:
+            now = self._tables.clock.now()
             rows = (self._tables.runs.get(run_id) for run_id in dict.fromkeys(run_ids))
-            return tuple(row.ref for row in rows if row is not None and not row.is_settled)
+            return tuple(_found(row, now) for row in rows if row is not None and not row.is_settled)
 
     def list_runs(self, where: RunFilter, *, limit: int, after: RunKey | None = None) -> tuple[Run, ...]:
         """Newest first, by (created_at, id), after the key given."""
@@ -138,6 +139,13 @@ class RunActs:
             for table in (tables.runs, tables.steps, tables.attempts, tables.fans, tables.states):
                 table.pop(run_id, None)
             return True
+
+
+def _found(row: RunRow, now: datetime) -> FoundRun:
+    if row.pass_until is None or not row.is_held(now):
+        return FoundRun(ref=row.ref)
+    held, left = now - (row.opened_at or now), row.pass_until - now
+    return FoundRun(ref=row.ref, held_seconds=held.total_seconds(), left_seconds=left.total_seconds())
 
 
 def _is_wanted(row: RunRow, where: RunFilter) -> bool:

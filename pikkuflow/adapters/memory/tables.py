@@ -60,6 +60,8 @@ class RunRow:
     pass_id: PassId | None = None
     pass_holder: Holder | None = None
     pass_until: datetime | None = None
+    opened_at: datetime | None = None
+    """When its pass opened."""
     retried: set[StepName] = field(default_factory=set)
     """Steps whose next attempt a worker opened while the pass was open."""
     lost: bool = False

@@ -26,6 +26,7 @@ from pikkuflow.domain.act import (
     Closing,
     Expired,
     PassNews,
+    FoundRun,
     PassOpening,
     PassRef,
     PassRefusal,
@@ -62,8 +63,8 @@ class _Reads:
             return self.database.autocommit(lambda db: postgres_passes.get_run(db, run_id))
         return self.database.read(lambda tx: runs.get_run(tx, run_id))
 
-    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[RunRef, ...]:
-        """Those of the runs that are there and not settled."""
+    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[FoundRun, ...]:
+        """Those of the runs that are there and not settled, and whether a live pass holds them."""
         return self.database.read(lambda tx: timers.find_runs(tx, run_ids)) if run_ids else ()
 
     def upcoming(self, within_seconds: float, limit: int, after: str | None = None) -> Upcoming:
