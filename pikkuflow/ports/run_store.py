@@ -112,19 +112,11 @@ class RunStore(Protocol):
         """Store the outcomes of claimed attempts, each fenced by attempt and claim id.
 
         News rises when a settled step has no fan, or its fan's counter reaches zero (taken down on a locked row in the same
-        transaction).
+        transaction). What raises it, here and at a child's end, clears ``passes_lost`` and leaves the mark ``lost``.
         PENDING raises none. A failure settles its member like a success.
         """
         ...
 
-    def expire_holder(self, holder: Holder) -> Expired:
-        """Expire at once what a dead process held, compared by holder (design 3.9).
-
-        That is its passes' ``pass_until`` and its claims' ``lease_until``.
-        """
-        ...
-
-    def expire_node(self, node: str) -> Expired:
     def give_back(
         self, run_id: RunId, claim_id: ClaimId, steps: Sequence[tuple[StepName, int]]
     ) -> tuple[StepMessage, ...]:
@@ -136,6 +128,14 @@ class RunStore(Protocol):
         """
         ...
 
+    def expire_holder(self, holder: Holder) -> Expired:
+        """Expire at once what a dead process held, compared by holder (design 3.9).
+
+        That is its passes' ``pass_until`` and its claims' ``lease_until``.
+        """
+        ...
+
+    def expire_node(self, node: str) -> Expired:
         """As ``expire_holder`` for every holder ``<node>:<pid>`` of a node uuid."""
         ...
 

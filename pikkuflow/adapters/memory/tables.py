@@ -355,7 +355,10 @@ class Tables:
 
     def tell(self, run: RunRow, row: StepRow, now: datetime) -> bool:
         """A step settled outside a pass: raise news unless its fan is still open. True: the caller wakes the run."""
-        return self.count_down(run.id, row.fan_id) and run.raise_news(now)
+        if not self.count_down(run.id, row.fan_id):
+            return False
+        run.passes_lost = 0
+        return run.raise_news(now)
 
 
 def _ahead(now: datetime, seconds: float | None) -> datetime | None:
