@@ -244,6 +244,12 @@ class SqlRunStore(_Reads, _Repairs):
                 return settled
         return self.database.write(lambda tx: claims.settle_steps(tx, run_id, outcomes))
 
+    def give_back(
+        self, run_id: RunId, claim_id: ClaimId, steps: Sequence[tuple[StepName, int]]
+    ) -> tuple[StepMessage, ...]:
+        """Let claimed steps that never began wait again, with the same attempt."""
+        return self.database.write(lambda tx: claims.give_back(tx, run_id, claim_id, steps))
+
     # --- life -------------------------------------------------------------------------------------------------------
     def check_schema(self) -> None:
         """Raise ``SchemaOutdated`` unless the schema is this code's."""
@@ -252,9 +258,3 @@ class SqlRunStore(_Reads, _Repairs):
     def close(self) -> None:
         """Give back connections; the store can be used again afterwards."""
         self.database.close()
-    def give_back(
-        self, run_id: RunId, claim_id: ClaimId, steps: Sequence[tuple[StepName, int]]
-    ) -> tuple[StepMessage, ...]:
-        """Let claimed steps that never began wait again, with the same attempt."""
-        return self.database.write(lambda tx: claims.give_back(tx, run_id, claim_id, steps))
-
