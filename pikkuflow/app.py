@@ -128,6 +128,7 @@ class PikkuFlow:
         queue: str | None = None,
         version: str | None = None,
         dispatch: str | None = None,
+        quick: bool = False,
         planned_steps: Sequence[str] | None = None,
         deterministic: bool = False,
         task_options: Mapping[str, Any] | None = None,
@@ -141,6 +142,7 @@ class PikkuFlow:
         queue: str | None = None,
         version: str | None = None,
         dispatch: str | None = None,
+        quick: bool = False,
         planned_steps: Sequence[str] | None = None,
         deterministic: bool = False,
         task_options: Mapping[str, Any] | None = None,
@@ -153,6 +155,7 @@ class PikkuFlow:
             queue: where its passes go; else the route of its task name decides.
             version: what a change of the body is told by; else a hash of its code (D17).
             dispatch: ``"auto"``, ``"queue"`` or ``"inline"`` for its steps; else the setting.
+            quick: outcomes of its steps in place may be kept for 10 ms and written together; after a crash these steps repeat.
             planned_steps: names of the steps it will take, shown with its runs.
             deterministic: it always takes exactly ``planned_steps``.
             task_options: further options of its Celery task, such as ``ignore_result``.
@@ -168,6 +171,7 @@ class PikkuFlow:
                 version=version or code_version(body),
                 queue=queue,
                 dispatch=None if dispatch is None else _dispatch(dispatch),
+                quick=quick,
                 planned_steps=None if planned_steps is None else tuple(planned_steps),
                 deterministic=deterministic,
             )

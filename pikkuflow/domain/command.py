@@ -27,6 +27,7 @@ class StepCall:
     ``function`` is the callable of a FUNCTION or STATE step (called without arguments). ``retries`` of None means the setting's.
     ``retry_delay``: None means the setting's, else ``"exponential"`` or a number of seconds as text. ``options`` are the signature's own
     (``queue``, ``priority``, ``time_limit``, ``countdown`` …). ``compensable`` is True when the task has a compensation.
+    ``quick``: its outcome may be kept for a moment and written with others; None means as its workflow says.
     """
 
     name: str
@@ -43,6 +44,7 @@ class StepCall:
     no_retry_on: tuple[type[BaseException], ...] = ()
     dispatch: Dispatch | None = None
     record_start: bool = False
+    quick: bool | None = None
     compensable: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     group: str | None = None

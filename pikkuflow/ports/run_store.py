@@ -67,6 +67,14 @@ class RunStore(Protocol):
         """
         ...
 
+    def record_all(self, writes: Sequence[tuple[PassRef, StepWrite]]) -> tuple[PassNews | None, ...]:
+        """Write in-place rows of one run or of several in one transaction: for each what ``record`` would answer, in the order given.
+
+        A step is in it once at most. Runs are locked in the order of their ids. Each write is fenced, judged and answered by itself; one
+        that the store cannot take (a text that it cannot hold) raises and leaves all of them unwritten.
+        """
+        ...
+
     def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
         """Insert pending (sleeps: scheduled) rows with one multi-row insert, if the run is open.
 

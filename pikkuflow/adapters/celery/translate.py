@@ -118,6 +118,7 @@ class SignatureTranslator:
             no_retry_on=options.no_retry_on,
             dispatch=options.dispatch,
             record_start=options.record_start,
+            quick=options.quick,
             compensable=options.compensate and self._is_compensable(task),
             options=own,
         )
@@ -154,6 +155,7 @@ def _of_function(what: Callable[..., Any], items: tuple[Any, ...], name: str | N
         no_retry_on=options.no_retry_on,
         dispatch=options.dispatch,
         record_start=options.record_start,
+        quick=options.quick,
     )
 
 

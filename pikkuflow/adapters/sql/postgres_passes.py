@@ -28,7 +28,7 @@ from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
 
-__all__ = ["close_pass", "get_run", "insert_steps", "is_plain", "open_pass", "record"]
+__all__ = ["MOVED", "close_pass", "get_run", "insert_steps", "is_plain", "open_pass", "record"]
 
 _NOW: Final = "clock_timestamp()"
 _OPEN: Final = "('running', 'suspended')"
@@ -107,6 +107,16 @@ WITH held AS (
   WHERE id = %(run_id)s AND pass_id = %(pass_id)s FOR NO KEY UPDATE
 )"""
 
+MOVED: Final = f"""ON CONFLICT (run_id, name) DO UPDATE SET
+    status = excluded.status, result = excluded.result, error = excluded.error, place = excluded.place,
+    override = excluded.override, author = excluded.author, due_at = excluded.due_at, settled_at = excluded.settled_at,
+    running_at = CASE
+      WHEN excluded.status IN ('running', 'pending') THEN excluded.running_at
+      ELSE coalesce(s.running_at, excluded.running_at) END,
+    claim_id = NULL, claim_holder = NULL, lease_until = NULL, waiting_since = NULL, send_count = 0, next_send_at = NULL
+  WHERE s.attempt = excluded.attempt AND s.status NOT IN {_FINAL}"""
+"""A row that shows the same attempt and has no outcome is moved; any other is left as it is."""
+
 _WRITTEN: Final = f"""
 -- Insert the row, or move one that shows the same attempt and has no outcome.
 , written AS (
@@ -123,14 +133,7 @@ _WRITTEN: Final = f"""
     {_NOW}, {_NOW} - %(running_ago)s::float8 * interval '1 second',
     CASE WHEN %(status)s::text IN {_FINAL} THEN {_NOW} END
   FROM held WHERE %(status)s::text <> 'running' OR held.status IN {_OPEN}
-  ON CONFLICT (run_id, name) DO UPDATE SET
-    status = excluded.status, result = excluded.result, error = excluded.error, place = excluded.place,
-    override = excluded.override, author = excluded.author, due_at = excluded.due_at, settled_at = excluded.settled_at,
-    running_at = CASE
-      WHEN excluded.status IN ('running', 'pending') THEN excluded.running_at
-      ELSE coalesce(s.running_at, excluded.running_at) END,
-    claim_id = NULL, claim_holder = NULL, lease_until = NULL, waiting_since = NULL, send_count = 0, next_send_at = NULL
-  WHERE s.attempt = excluded.attempt AND s.status NOT IN {_FINAL}
+  {MOVED}
   RETURNING s.run_id
 )"""
 

@@ -12,6 +12,7 @@ from pikkuflow.adapters.sql import (
     passes,
     postgres_claims,
     postgres_passes,
+    postgres_together,
     runs,
     sweeps,
     timers,
@@ -208,6 +209,16 @@ class SqlRunStore(_Reads, _Repairs):
             if not is_refused:
                 return news
         return self.database.write(lambda tx: passes.record(tx, ref, write))
+
+    def record_all(self, writes: Sequence[tuple[PassRef, StepWrite]]) -> tuple[PassNews | None, ...]:
+        """Write in-place rows of one run or of several, each judged by itself."""
+        if not writes:
+            return ()
+        if self._is_postgres and all(postgres_passes.is_plain(write) for _, write in writes):
+            answers = self.database.autocommit(lambda db: postgres_together.record_all(db, writes))
+            if answers is not None:
+                return answers
+        return self.database.write(lambda tx: passes.record_all(tx, writes))
 
     def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
         """Insert waiting rows, all with one multi-row insert."""
