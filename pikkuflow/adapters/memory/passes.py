@@ -164,12 +164,12 @@ def _count_lost(run: RunRow, opening: PassOpening, now: datetime) -> PassRefusal
 def _take(run: RunRow, opening: PassOpening, now: datetime) -> None:
     if run.pass_id != opening.pass_id:
         run.retried.clear()
+        run.opened_at = now
     run.pass_id = run.author = opening.pass_id
     run.pass_holder = opening.holder
     run.pass_until = now + timedelta(seconds=opening.lease_seconds)
     run.seen = run.news
     run.updated_at = now
-        run.opened_at = now
 
 
 def _fresh_row(ref: PassRef, new: NewStep, now: datetime) -> StepRow:

@@ -26,16 +26,16 @@ from pikkuflow.domain.act import (
     Closed,
     Closing,
     Expired,
-    PassNews,
     FoundRun,
+    PassNews,
     PassOpening,
     PassRef,
     PassRefusal,
     Renewed,
     RunRef,
     Settlement,
-    StepOutcome,
     StepMessage,
+    StepOutcome,
     StepWrite,
     SweepRequest,
     Swept,
@@ -126,12 +126,12 @@ class _Repairs:
         """Everything that is due."""
         return self.database.write(lambda tx: sweeps.sweep_scheduled(tx, request))
 
-    def note_sweep(self, kind: str) -> None:
-        """Remember that a sweep of that kind ran now."""
     def put_off_delivery(self, run_id: RunId) -> bool:
         """Have an outcome that is due handed on later."""
         return self.database.write(lambda tx: sweeps.put_off_delivery(tx, run_id))
 
+    def note_sweep(self, kind: str) -> None:
+        """Remember that a sweep of that kind ran now."""
         self.database.write(lambda tx: sweeps.note_sweep(tx, kind))
 
 
