@@ -9,7 +9,7 @@ import pytest
 
 from pikkuflow.domain.act import Closing, PassOpening, PassRef
 from pikkuflow.domain.ids import Holder, PassId, RunId
-from pikkuflow.domain.status import RunStatus
+from pikkuflow.domain.status import SETTLED_RUN, RunStatus
 from pikkuflow.engine.fire_timer import fire_due
 from pikkuflow.engine.renew import renew
 from pikkuflow.engine.work_pass import PassEnd, work_pass
@@ -135,7 +135,7 @@ def test_a_held_run_whose_holder_is_gone_is_woken_when_its_pass_lapses() -> None
     assert bench.output() == [1, 2]
 
 
-@pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED])
+@pytest.mark.parametrize("status", sorted(SETTLED_RUN))
 def test_a_message_for_a_settled_run_is_answered_by_its_opening(status: RunStatus) -> None:
     """T8.5: nothing is entered, nothing changes, the door is released."""
     bench = a_bench()
