@@ -10,6 +10,7 @@ from pikkuflow.domain.run import Run
 from pikkuflow.domain.step import Step
 from pikkuflow.engine.missing_task import suspend_for_missing_task
 from pikkuflow.engine.orchestrate import orchestrate
+from pikkuflow.engine.renew import warn_of_short_leases
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import wake_runs
 from pikkuflow.engine.tell import tell_step_lost
@@ -50,6 +51,7 @@ def execute_step(
     _tell_lost(rt, run_id, steps, claims)
     if claims.run is None:
         return
+    warn_of_short_leases(rt, claims.claimed)
     wakes = _work(rt, claims.run, claims.claimed, wakes=claims.wake)
     if wakes:
         _go_on(rt, claims.run, may_continue=may_continue)

@@ -31,7 +31,7 @@ from pikkuflow.adapters.celery.stillness import stillness
 from pikkuflow.domain.failure import Failure
 from pikkuflow.engine.fail_claim import fail_claimed
 from pikkuflow.engine.fire_timer import fire_due
-from pikkuflow.engine.renew import renew
+from pikkuflow.engine.renew import RENEWALS_A_LEASE, Renewal
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.sweep import SweepKind, recover
 from pikkuflow.engine.take_over import take_over_holder
@@ -44,7 +44,6 @@ _TICK_SECONDS: Final = 0.2
 _CONNECTIONS: Final = 3
 _STALE_INTERVALS: Final = 3
 _RENEWAL: Final = "renewal"
-_RENEWALS_A_LEASE: Final = 3
 _QUIET_SECONDS: Final = 30.0
 """A duty that goes on failing is logged this often."""
 
@@ -72,6 +71,7 @@ class Watch:
         self._born: deque[int] = deque()
         self._taken: set[int] = set()
         self._late: list[TimedOut] = []
+        self._renewal = Renewal(self._rt)
         self._sweeping = threading.Lock()
         self._still = stillness(ext.settings.database_url, self._rt.store.close)
         self._lease = NodeLease(worker.hostname, ext.node, ext.settings.node_lease_seconds)
@@ -112,15 +112,16 @@ class Watch:
             _Duty("hard limits", _TICK_SECONDS, self._fail_timed_out),
             _Duty("dead children", _TICK_SECONDS, self._take_over_dead),
             _Duty("timers", _TICK_SECONDS, self._fire_timers),
-            _Duty(_RENEWAL, min(leases) / _RENEWALS_A_LEASE, self._renew),
-            _Duty("node lease", settings.node_lease_seconds / _RENEWALS_A_LEASE, self._keep_name),
+            _Duty(_RENEWAL, min(leases) / RENEWALS_A_LEASE, self._renew),
+            _Duty("node lease", settings.node_lease_seconds / RENEWALS_A_LEASE, self._keep_name),
         ]
         if settings.recovery:
             duties.append(_Duty("missing sweeps", settings.sweep_interval, self._sweep_if_none_does))
         return duties
 
     def _watch(self, duties: list[_Duty]) -> None:
-        while not self._ended.wait(_TICK_SECONDS):
+        tick_seconds = min(_TICK_SECONDS, *(duty.every_seconds for duty in duties))
+        while not self._ended.wait(tick_seconds):
             now = self._clock.monotonic()
             due = [duty for duty in duties if duty.next_at <= now]
             with self._still:
@@ -184,7 +185,7 @@ class Watch:
             return
         children = live_children(self._worker)
         pids = busy & set(children) if children else {os.getpid()}
-        renew(self._rt, [self._ext.node.holder(pid) for pid in sorted(pids)])
+        self._renewal.renew([self._ext.node.holder(pid) for pid in sorted(pids)])
 
     def _keep_name(self) -> None:
         self._lease.keep(self._rt)

@@ -177,14 +177,15 @@ class TestLeases:
 
     @pytest.mark.parametrize("pool", ["prefork", "threads"])
     def test_a_step_longer_than_its_lease_is_not_taken(self, site: Site, pool: str) -> None:
-        """In place and dispatched: both far longer than the leases, and each worked once."""
-        module = site.load(pikkuflow_run_lease_seconds=2.0, pikkuflow_step_lease_seconds=2.0)
-        site.worker(pool=pool, concurrency=2)
+        """T6.11, D32: in place and dispatched, both far longer than the leases, which are shorter than the floor; each is worked once."""
+        module = site.load(pikkuflow_run_lease_seconds=2.0, pikkuflow_step_lease_seconds=1.5)
+        worker = site.worker(pool=pool, concurrency=2)
         site.processes.beat(APP)
         runs = [module.lingering.start(6.0), module.lingering_queued.start(6.0)]
         for run in runs:
             run.result(timeout=60)
             assert [step.attempts for step in run.status().steps] == [1]
+        assert worker.log().count("has a lease of 1.5 s, renewed every 0.5 s") == 1
         assert len([line for line in site.journal() if line.startswith("begun")]) == 2
 
 
