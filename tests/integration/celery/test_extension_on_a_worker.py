@@ -107,6 +107,14 @@ class TestRefusals:
         assert "db upgrade" in said
         assert "Traceback" not in said
 
+    def test_a_broker_that_nobody_named(self, site: Site) -> None:
+        """D26: Celery would ask a RabbitMQ on localhost for ever."""
+        said = refused(site, env={"CELERY_BROKER_URL": ""})
+        assert "NO_BROKER" in said
+        assert "broker_url" in said
+        assert "amqp://guest" not in said
+        assert "Traceback" not in said
+
 
 class TestCanvas:
     """A workflow at any place of a canvas hands its outcome on (recipes 2)."""

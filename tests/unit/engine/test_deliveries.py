@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pikkuflow.domain.run import Run
-from pikkuflow.engine.sweep import recover
+from pikkuflow.engine.sweep import SweepCounts, recover
 from tests.unit.engine.bench import Bench, Died, Life
 
 
@@ -56,7 +56,7 @@ def test_outcomes_that_cannot_be_handed_on_keep_no_other_waiting() -> None:
     picky = _Picky(bad={"r1", "r2", "r3", "r4"})
     rt = bench.other(deliverer=picky)
 
-    assert recover(rt).delivered == 1
+    assert recover(rt) == SweepCounts(delivered=1, undelivered=4)
     assert bench.run("r5").delivered_at is not None
     tries = []
     for _ in range(10):
