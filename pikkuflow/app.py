@@ -36,6 +36,8 @@ from pikkuflow.adapters.sql import DueColumnHints, SqlLeases, SqlRunStore
 from pikkuflow.adapters.system_clock import SystemClock
 from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version
 from pikkuflow.domain.status import Dispatch
+from pikkuflow.engine.group_commit import GroupWriter
+from pikkuflow.engine.orchestrate import HELPERS
 from pikkuflow.engine.run_handle import Runs
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.errors import SettingError, WorkflowDefinitionError
@@ -251,8 +253,10 @@ class PikkuFlow:
             self._inherited.append(self._runtime)
             self._runtime = None
         if self._runtime is None:
+            helpers = HELPERS if self.settings.group_commit else 0
             self._runtime = self.compose(
-                connections=self.node.concurrency + _SPARE_CONNECTIONS, patience_seconds=self.node.patience_seconds
+                connections=self.node.concurrency + helpers + _SPARE_CONNECTIONS,
+                patience_seconds=self.node.patience_seconds,
             )
             self._runtime_pid = os.getpid()
 
@@ -309,6 +313,7 @@ class PikkuFlow:
                 node.is_worker and routing.of_workflow(workflow).queue in app.amqp.queues.consume_from
             ),
             has_broker=bool(_broker_url(app)),
+            writer=GroupWriter(store) if settings.group_commit else None,
         )
 
     def _leases(self, store: SqlRunStore, settings: Settings) -> tuple[Leases, Hints]:

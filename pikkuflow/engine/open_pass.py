@@ -147,7 +147,9 @@ class OpenPass:
     def _store(self, writes: Sequence[StepWrite]) -> Sequence[PassNews | None]:
         """May be called by the watching thread, while it has what is kept to itself."""
         answers: Sequence[PassNews | None]
-        if len(writes) == 1:
+        if self.rt.writer is not None:
+            answers = self.rt.writer.write([(self.ref, write) for write in writes])
+        elif len(writes) == 1:
             answers = (self.rt.store.record(self.ref, writes[0]),)
         else:
             answers = self.rt.store.record_all([(self.ref, write) for write in writes])

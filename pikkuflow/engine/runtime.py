@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pikkuflow.domain.definition import Registry
 from pikkuflow.domain.ids import Holder
+from pikkuflow.engine.group_commit import GroupWriter
 from pikkuflow.ports import Clock, Codec, Deliverer, Dispatcher, Hints, Ids, Leases, Observer, RunStore, StepRunner
 from pikkuflow.replay.translate import Translate
 from pikkuflow.settings import Settings
@@ -22,7 +23,7 @@ class Runtime:
     ``translate`` turns what a body wrote into step calls.
     ``holder`` names this process (``<node uuid>:<pid>``). ``is_stopping`` is True once a warm shutdown began. ``consumes`` says whether
     this worker consumes a workflow's queue, so that a step worker may continue its run in place. ``has_broker`` is False for an app
-    without a broker URL.
+    without a broker URL. ``writer`` is there when outcomes of several runs may be written together (``group_commit``).
     """
 
     store: RunStore
@@ -42,3 +43,4 @@ class Runtime:
     is_stopping: Callable[[], bool]
     consumes: Callable[[str], bool]
     has_broker: bool
+    writer: GroupWriter | None = None
