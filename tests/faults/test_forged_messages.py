@@ -203,7 +203,7 @@ def test_a_message_of_a_settled_run_is_late_whatever_it_says(
 def test_a_message_of_an_old_or_coming_attempt_is_refused(
     shared_deployment: Deployment, worker: Program, faulty: Any
 ) -> None:
-    """Design 3.6: a claim needs the row's own attempt; a live claim excludes the same one."""
+    """Design 3.6, scenario 01: a claim needs the row's own attempt; a live claim excludes the same one."""
     gate = shared_deployment.folder / "gate-of-attempts"
     run = faulty.one.start("faulty.wait_for", str(gate), dispatch="queue", retries=5)
     shared_deployment.wait_for_journal("begun", run=run, seconds=LONG)

@@ -18,7 +18,7 @@ from sqlalchemy import create_engine, text
 
 from pikkuflow import PikkuFlow, Workflow, current_step
 from tests.acceptance.apps.configured import configure
-from tests.acceptance.apps.journal import note_step
+from tests.acceptance.apps.journal import note, note_step
 from tests.faults import tracing
 
 tracing.install()
@@ -63,6 +63,15 @@ def on_the_tick(value: int, tick: float = 0.5) -> int:
     time.sleep(tick - time.time() % tick)
     note_step("done")
     return value * value
+
+
+@app.task(name="faulty.late", acks_late=True)
+def late(path: str) -> None:
+    """A task of the user's own, outside any run, that is acknowledged when it has ended: when a file is there."""
+    note("late begun")
+    while not Path(path).exists():
+        time.sleep(0.02)
+    note("late done")
 
 
 @app.task(name="faulty.hold_gil")
