@@ -188,6 +188,7 @@ class Plan:
     consumes: bool = True
     pass_seconds: float = 30.0
     sweep_interval: float = 10.0
+    node_lease_seconds: float = 12.0
     beats: int = 1
     deaf: bool = False
     """Whatever observers and loggers are told makes them fail."""

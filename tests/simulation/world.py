@@ -160,7 +160,7 @@ class World:
                 sweep_interval=plan.sweep_interval,
                 run_lease_seconds=30.0,
                 step_lease_seconds=30.0,
-                node_lease_seconds=12.0,
+                node_lease_seconds=plan.node_lease_seconds,
             ),
             holder=lambda: stage.process.holder,
             is_stopping=lambda: stage.process.node.is_stopping,

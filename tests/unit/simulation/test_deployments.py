@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
@@ -145,6 +145,7 @@ def test_no_schedule_of_deaths_and_losses_breaks_an_invariant(share: int) -> Non
         max_examples=_SCHEDULES // _SHARES,
         stateful_step_count=10,
         deadline=None,
+        phases=(Phase.generate, Phase.shrink),
         database=None,
         suppress_health_check=list(HealthCheck),
     )
