@@ -83,7 +83,7 @@ def test_a_listed_scenario_has_tests_that_say_so(number: str, where: str) -> Non
     for path, test in named:
         source = _tests_of(path).get(test)
         assert source is not None, f"{path} has no {test}"
-        assert re.search(rf"[Ss]cenarios?\b[^.:]*\b{number}\b", source), f"{test} does not name scenario {number}"
+        assert re.search(rf"(?i)scenarios?\b[^.:]*\b{number}\b", source), f"{test} does not name scenario {number}"
 
 
 def test_every_proof_of_a_guarantee_exists() -> None:
