@@ -9,11 +9,12 @@ from typing import Any
 from unittest.mock import patch
 
 from pikkuflow.engine import close_later, in_place, keep, with_lease
-from tests.simulation.processes import Watched
+from tests.simulation.processes import Process, Watched
+from tests.simulation.scheduler import NEVER
 from tests.simulation.stage import Stage
 from tests.simulation.surroundings import SimEvent, SimThread
 
-__all__ = ["threads_as_actors"]
+__all__ = ["record_starts", "threads_as_actors"]
 
 
 class SimWatch:
@@ -33,6 +34,17 @@ class SimWatch:
     def end(self, key: int) -> None:
         """The attempt has ended."""
         self._stage.process.watched.pop(key, None)
+
+
+def record_starts(stage: Stage, process: Process) -> None:
+    """The thread of one process that records the starts of steps that have worked for a while."""
+    while True:
+        stage.scheduler.wait_for(
+            stage.watching, lambda: min((one.at for one in process.watched.values()), default=NEVER)
+        )
+        for key, watched in list(process.watched.items()):
+            if watched.at <= stage.now and process.watched.pop(key, None) is not None:
+                watched.record()
 
 
 @contextmanager
