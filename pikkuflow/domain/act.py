@@ -165,7 +165,8 @@ class Closing:
     are the steps whose
     message left: they become ``scheduled``. ``raise_news`` is for a pass that yields. ``broke_off``: the pass ended by something
     that is not the run's, which counts in ``passes_lost`` like an unclosed one, without its mark. The mark and the count are cleared by
-    an in-place outcome, never by closing.
+    an in-place outcome, never by closing. ``outcomes`` are in-place outcomes recorded first, in the same transaction; when one of them is
+    refused, the pass is released with news and without a status, so that another meets what is there.
     """
 
     status: RunStatus | None = None
@@ -176,6 +177,7 @@ class Closing:
     sent: tuple[StepName, ...] = ()
     raise_news: bool = False
     broke_off: bool = False
+    outcomes: tuple[StepWrite, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

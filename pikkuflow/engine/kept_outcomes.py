@@ -84,6 +84,13 @@ class KeptOutcomes:
                 self._forget()
         return True
 
+    def take(self) -> tuple[StepWrite, ...]:
+        """Everything that is kept, for the write that closes the pass."""
+        with self._lock:
+            kept = tuple(self._kept)
+            self._forget()
+            return kept
+
     def drop(self) -> None:
         """The pass is over and could not write them: their steps are worked again."""
         with self._lock:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from pikkuflow.adapters.memory.tables import RunRow, Tables
+from pikkuflow.adapters.memory.passes import PassActs
+from pikkuflow.adapters.memory.tables import RunRow
 from pikkuflow.domain import loss
 from pikkuflow.domain.act import Closed, Closing, PassRef, RunRef
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, StepStatus
@@ -12,10 +13,8 @@ from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, StepStatus
 __all__ = ["ClosingActs"]
 
 
-class ClosingActs:
+class ClosingActs(PassActs):
     """The act of ``RunStore`` that closes a pass. Its contract is in ``pikkuflow.ports``."""
-
-    _tables: Tables
 
     def close_pass(self, ref: PassRef, closing: Closing) -> Closed | None:
         """The last write of a pass. None: fenced, nothing written."""
@@ -28,6 +27,9 @@ class ClosingActs:
                 return self._closed_before(run, now)
             if run.pass_id != ref.pass_id:
                 return None
+            written = self.record_all([(ref, write) for write in closing.outcomes])
+            if not all(answer is not None and answer.written for answer in written):
+                closing = Closing(raise_news=True)
             self._mark_sent(run, closing, now)
             if closing.raise_news:
                 run.raise_news(now)

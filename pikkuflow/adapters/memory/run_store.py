@@ -9,7 +9,6 @@ from __future__ import annotations
 from pikkuflow.adapters.memory.claims import ClaimActs
 from pikkuflow.adapters.memory.closing import ClosingActs
 from pikkuflow.adapters.memory.holders import HolderActs
-from pikkuflow.adapters.memory.passes import PassActs
 from pikkuflow.adapters.memory.runs import RunActs
 from pikkuflow.adapters.memory.sweeps import SweepActs
 from pikkuflow.adapters.memory.tables import Tables
@@ -18,7 +17,7 @@ from pikkuflow.ports import Clock
 __all__ = ["MemoryRunStore"]
 
 
-class MemoryRunStore(RunActs, PassActs, ClosingActs, ClaimActs, HolderActs, SweepActs):
+class MemoryRunStore(RunActs, ClosingActs, ClaimActs, HolderActs, SweepActs):
     """``RunStore`` over dictionaries.
 
     Parameters

@@ -9,6 +9,7 @@ from sqlalchemy import case, select, update
 
 from pikkuflow.adapters.sql.database import Transaction
 from pikkuflow.adapters.sql.news import count_down, more_news, raise_news, wants_wake
+from pikkuflow.adapters.sql.passes import record_all
 from pikkuflow.adapters.sql.rows import ahead, ref_of, text_of
 from pikkuflow.adapters.sql.tables import attempt, run, step
 from pikkuflow.domain import loss
@@ -32,6 +33,9 @@ def close_pass(tx: Transaction, ref: PassRef, closing: Closing) -> Closed | None
         return closed_before(tx, row)
     if row["pass_id"] != ref.pass_id:
         return None
+    written = record_all(tx, [(ref, write) for write in closing.outcomes])
+    if not all(answer is not None and answer.written for answer in written):
+        closing = Closing(raise_news=True)
     _mark_sent(tx, row, closing)
     moves = closing.status is not None and row["status"] in OPEN_RUN
     tx.do(update(run).where(run.c.id == ref.run_id).values(_closed_values(tx, row, closing, moves=moves)))

@@ -81,15 +81,15 @@ class Statements:
         """Every row of one statement."""
         name = self._names.get(statement)
         if name is None:
-            return self._together((statement,), parameters)[0]
+            return self.together((statement,), parameters)[0]
         return self._rows(statement, self._connection.exec_prepared(name, _values(statement, parameters)))
 
     def pair(self, first: str, second: str, parameters: Mapping[str, Any]) -> tuple[Row | None, list[Row]]:
         """Two statements in one round trip, the second with a snapshot of its own, taken after the first has its locks."""
-        one, other = self._together((first, second), parameters)
+        one, other = self.together((first, second), parameters)
         return (one[0] if one else None), other
 
-    def _together(self, statements: Sequence[str], parameters: Mapping[str, Any]) -> list[list[Row]]:
+    def together(self, statements: Sequence[str], parameters: Mapping[str, Any]) -> list[list[Row]]:
         """Execute statements in one round trip and one transaction; those that the server does not know yet are prepared on the way."""
         connection = self._connection
         values = [_values(statement, parameters) for statement in statements]
