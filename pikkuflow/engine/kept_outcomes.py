@@ -7,7 +7,7 @@ but another quick step writes them first. While a quick step works for longer th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import RLock
+from threading import Lock
 from typing import Final
 
 from pikkuflow.domain.act import PassNews, StepWrite
@@ -44,7 +44,7 @@ class KeptOutcomes:
         self._since = 0.0
         self._key: int | None = None
         # Held while writing: an outcome never overtakes the ones before it.
-        self._lock = RLock()
+        self._lock = Lock()
         self._answers: list[PassNews | None] = []
 
     def add(self, write: StepWrite, *, began_at: float) -> bool:

@@ -31,6 +31,9 @@ _LARGE_BATCHES: Final = 0.01
 class _Generator:
     def __init__(self, seed: int) -> None:
         self._random = Random(f"plan {seed}")
+        # By dice of their own, so that a seed without quick workflows keeps the schedule that it had before there were any.
+        self._quick = Random(f"quick {seed}")
+        self._is_quick = self._quick.random() < 0.3
         self._seed = seed
         self._names = 0
         self._room = 0
@@ -54,6 +57,7 @@ class _Generator:
             node_lease_seconds=r.choice((12.0, 30.0, 30.0)),
             beats=r.choice((1, 1, 1, 2)),
             deaf=r.random() < 0.2,
+            quick=self._is_quick,
             faults=() if quiet else self._faults(sum(_size(start.parts) for start in starts)),
         )
 
@@ -87,7 +91,15 @@ class _Generator:
         parts: list[Part] = []
         while not parts or (self._room > 0 and len(parts) < 5 and self._random.random() < 0.75):
             parts.append(self._part(depth))
+        if self._is_quick:
+            at = self._quick.randrange(len(parts) + 1)
+            parts[at:at] = [self._quick_do() for _ in range(self._quick.choice((0, 2, 3, 5, 24)))]
         return tuple(parts)
+
+    def _quick_do(self) -> Do:
+        q = self._quick
+        act = Act(seconds=q.choice((0.0,) * 6 + (0.004, 0.02, 1.0)), dies=q.choice((0,) * 20 + (1,)))
+        return Do(self._name("q"), act=act, retries=q.choice((1, 2, 2, 3)))
 
     def _part(self, depth: int) -> Part:
         r = self._random
@@ -130,6 +142,7 @@ class _Generator:
             is_function=r.random() < 0.15,
             record_start=r.random() < 0.1,
             caught=r.random() < 0.4,
+            quick=self._quick.choice((None, None, None, None, True, False)),
         )
 
     def _map(self, *, caught: bool) -> Map:
@@ -173,6 +186,8 @@ class _Generator:
         op = r.choice((None, r.choice(_WRITES), r.choice((*_SENDS, "statement", "work", "deliver"))))
         if kind in {FaultKind.LOST_ANSWER, FaultKind.LOST_ACT}:
             op = r.choice((None, r.choice(_WRITES)))
+        if op == "record" and self._quick.random() < 0.4:
+            op = "record_all"
         targeted = kind in _TARGETED
         return Fault(
             kind,

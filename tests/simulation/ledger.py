@@ -15,8 +15,10 @@ from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
 from pikkuflow.domain.act import (
     Claims,
     Closed,
+    Closing,
     Expired,
     PassNews,
+    PassRef,
     Renewed,
     Settlement,
     StepMessage,
@@ -223,11 +225,16 @@ class Ledger:
         if len(args) > 1 and isinstance(answer, PassNews) and answer.written:
             self._plans(ref.run_id, args[1])
         if isinstance(args[1], StepWrite) and isinstance(answer, PassNews) and answer.written:
-            write = args[1]
-            if write.status is not StepStatus.RUNNING:
-                self._unmarked[ref.run_id] = len(self.executions)
-            if write.status is not StepStatus.PENDING:
-                self.starts.setdefault((ref.run_id, write.step.name, write.attempt), f"pass {ref.pass_id}")
+            self._recorded(ref, args[1])
+        for write in args[1].outcomes if isinstance(args[1], Closing) else ():
+            self._plans(ref.run_id, write)
+            self._recorded(ref, write)
+
+    def _recorded(self, ref: PassRef, write: StepWrite) -> None:
+        if write.status is not StepStatus.RUNNING:
+            self._unmarked[ref.run_id] = len(self.executions)
+        if write.status is not StepStatus.PENDING:
+            self.starts.setdefault((ref.run_id, write.step.name, write.attempt), f"pass {ref.pass_id}")
 
     def _all_written(self, args: tuple[Any, ...], answers: Sequence[PassNews | None]) -> None:
         for (ref, write), answer in zip(args[0], answers, strict=True):

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from pikkuflow.engine import close_later, in_place, keep, with_lease
+from pikkuflow.engine import close_later, in_place, keep, kept_outcomes, with_lease
 from tests.simulation.processes import Process, Watched
 from tests.simulation.scheduler import NEVER
 from tests.simulation.stage import Stage
-from tests.simulation.surroundings import SimEvent, SimThread
+from tests.simulation.surroundings import SimEvent, SimLock, SimThread
 
 __all__ = ["record_starts", "threads_as_actors"]
 
@@ -52,10 +52,14 @@ def threads_as_actors(stage: Stage) -> Iterator[None]:
     """Put actors in the place of threads while the block runs."""
     thread: Any = type("Thread", (SimThread,), {"stage": stage})
     event: Any = type("Event", (SimEvent,), {"stage": stage})
+    lock: Any = type("Lock", (SimLock,), {"stage": stage})
+    watch = SimWatch(stage)
     with ExitStack() as stack:
         for module in (close_later, keep):
             stack.enter_context(patch.object(module, "Thread", thread))
             stack.enter_context(patch.object(module, "Event", event))
         stack.enter_context(patch.object(with_lease, "threading", SimpleNamespace(Thread=thread, Event=event)))
-        stack.enter_context(patch.object(in_place, "WATCH", SimWatch(stage)))
+        stack.enter_context(patch.object(kept_outcomes, "Lock", lock))
+        for module in (in_place, kept_outcomes):
+            stack.enter_context(patch.object(module, "WATCH", watch))
         yield
