@@ -14,13 +14,16 @@ from pikkuflow.domain.act import PassNews, StepWrite
 from pikkuflow.engine.watch_starts import WATCH
 from pikkuflow.ports import Clock
 
-__all__ = ["KEPT_AT_MOST", "KEPT_SECONDS", "KeptOutcomes"]
+__all__ = ["KEPT_AT_MOST", "KEPT_CHARACTERS", "KEPT_SECONDS", "KeptOutcomes"]
 
 KEPT_AT_MOST: Final = 20
 """Outcomes written together at most."""
 
 KEPT_SECONDS: Final = 0.01
 """How much work may be kept, counted from the beginning of the first step among it."""
+
+KEPT_CHARACTERS: Final = 100_000
+"""A result of that size or more is written at once: it is no quick write, and many of them would be a large one."""
 
 Write = Callable[[Sequence[StepWrite]], Sequence[PassNews | None]]
 """Writes rows of the pass's run; an answer for each."""
@@ -54,7 +57,8 @@ class KeptOutcomes:
                 self._since = began_at
                 self._key = WATCH.begin(self._is_due, self._write_aside, after_seconds=KEPT_SECONDS)
             self._kept.append(write)
-            return len(self._kept) >= KEPT_AT_MOST or self._is_due()
+            is_large = write.result is not None and len(write.result) >= KEPT_CHARACTERS
+            return is_large or len(self._kept) >= KEPT_AT_MOST or self._is_due()
 
     def write(self, *more: StepWrite) -> Sequence[PassNews | None]:
         """Write everything that is kept, and ``more`` after it. The answers of all that was written since the last call.

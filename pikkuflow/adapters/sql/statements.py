@@ -169,11 +169,10 @@ def _text(value: Any) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, str):
-        text = str.encode(value)
-        if b"\0" in text:
+        if "\0" in value:
             # libpq would cut it there.
             raise ValueError("PostgreSQL stores no NUL character.")
-        return text
+        return str.encode(value)
     if isinstance(value, list):
         return b"{" + b",".join(map(_member, value)) + b"}"
     return repr(value).encode()

@@ -54,6 +54,18 @@ def test_an_outcome_is_kept_for_ten_milliseconds_of_work_at_most() -> None:
     assert [name for names in acts for name in names] == ["four", *(f"four#{n}" for n in range(1, 7)), "close"]
 
 
+def test_a_large_result_is_written_at_once() -> None:
+    """Issue C, Build 3: it takes along what was kept; twenty of them together would be no quick write."""
+    bench = a_bench()
+
+    def flow(wf: Any) -> None:
+        do(wf, "a")
+        wf.do("b", lambda: "x" * 100_000)
+        do(wf, "c")
+
+    assert acts_of(bench, flow) == ["a+b", "c+close"]
+
+
 def test_a_slow_step_takes_along_what_was_kept_before_it() -> None:
     """Issue C, Build 3: a step that was long is not kept for another."""
     bench = a_bench()
