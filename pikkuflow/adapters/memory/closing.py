@@ -31,6 +31,7 @@ class ClosingActs(PassActs):
             if not all(answer is not None and answer.written for answer in written):
                 closing = Closing(raise_news=True)
             self._mark_sent(run, closing, now)
+            self._mark_returned(run, closing)
             if closing.raise_news:
                 run.raise_news(now)
             run.passes_lost += closing.broke_off
@@ -59,6 +60,13 @@ class ClosingActs(PassActs):
             if row is not None and row.status is StepStatus.PENDING and name not in run.retried:
                 row.status = StepStatus.SCHEDULED
                 row.scheduled_at = row.sent_at = now
+
+    def _mark_returned(self, run: RunRow, closing: Closing) -> None:
+        rows = self._tables.steps_of(run.id)
+        for name in closing.returned:
+            row = rows.get(name)
+            if row is not None and row.status is StepStatus.SCHEDULED:
+                row.return_message()
 
     def _move(self, run: RunRow, closing: Closing, now: datetime) -> RunRef | None:
         run.due_at = None if closing.due_seconds is None else now + timedelta(seconds=closing.due_seconds)

@@ -88,6 +88,8 @@ RETURNING s.name
 
 def close_pass(db: Statements, ref: PassRef, closing: Closing) -> Closed | None:
     """The last write of a pass. None: not closed, for a reason that this does not tell."""
+    if closing.returned:
+        return None
     values: dict[str, Any] = {
         "run_id": ref.run_id,
         "pass_id": ref.pass_id,
