@@ -6,9 +6,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 DEV    := $(VENV)/.installed-dev
 RUN    := $(VENV)/.installed-run
+NODES  := $(VENV)/.installed-nodes
 PYTEST_ARGS ?=
 
-.PHONY: help venv demo test check unit faults soak simulate bench bench-quick
+.PHONY: help venv demo test check unit nodes faults soak simulate bench bench-quick
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +18,7 @@ help:
 	@echo "make check   format, lint, types, import contracts, spelling, fast tests"
 	@echo "make unit    unit and architecture tests only"
 	@echo "make test    everything but the long fault tests, with real servers and real Celery processes"
+	@echo "make nodes   what of Celery itself the design rests on, through pytest-celery (part of make test and make faults)"
 	@echo "make faults  real workers, beats, Valkey and PostgreSQL, killed, frozen and emptied (half an hour)"
 	@echo "make soak    all of those faults at random under load: MINUTES=30 SEED=1"
 	@echo "make simulate  the engine under a seeded scheduler and faults: SEEDS=100000 or 5000:6000; SEED=17 shows one, made short"
@@ -35,7 +37,7 @@ $(RUN): pyproject.toml | $(BIN)/python
 	@if [ -e $(DEV) ]; then $(MAKE) --no-print-directory $(DEV); else \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded]' && touch $(RUN); fi
 
-venv: $(DEV)
+venv: $(DEV) $(NODES)
 
 demo: $(RUN)
 	$(BIN)/pikkuflow demo
@@ -56,9 +58,20 @@ unit: $(DEV)
 JOBS ?= 3
 test: $(DEV)
 	$(BIN)/pytest -m "not faults" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(ALL_OF_IT)
 
 faults: $(DEV)
 	$(BIN)/pytest tests/faults $(PYTEST_ARGS)
+	$(ALL_OF_IT)
+
+# pytest-celery has a session of its own, so that it meets no other test. Where PYTEST_ARGS chooses a part, it chooses from the others.
+ALL_OF_IT = $(if $(PYTEST_ARGS),,@$(MAKE) --no-print-directory nodes)
+nodes: $(NODES)
+	$(BIN)/pytest tests/nodes $(PYTEST_ARGS)
+
+$(NODES): $(DEV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[nodes]'
+	@touch $(NODES)
 
 # Exit code 1 when a run was lost, a step doubled, or a run stuck.
 MINUTES ?= 30
