@@ -42,7 +42,7 @@ def test_a_missing_task_suspends_the_run_and_spends_no_attempt(scene: Scene) -> 
     scene.dispatch("a")
     execute(a_worker(scene), 1)
     assert (scene.run().status, scene.run().code) == (RunStatus.SUSPENDED, "TASK_NOT_FOUND")
-    assert (scene.step().status, scene.step().attempt) == (StepStatus.SCHEDULED, 1)
+    assert (scene.step().status, scene.step().attempt) == (StepStatus.PENDING, 1)
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
