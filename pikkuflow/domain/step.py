@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import ClaimId, FanId, RunId, StepName
 from pikkuflow.domain.status import SETTLED_STEP, StepKind, StepStatus
 
-__all__ = ["Attempt", "NewStep", "Place", "Step"]
+__all__ = ["NUMBERS_A_NEWS", "Attempt", "NewStep", "Place", "Step", "first_no"]
+
+NUMBERS_A_NEWS: Final = 1 << 32
+
+
+def first_no(news: int) -> int:
+    """The first of the numbers that order what happens while a run's newest news is that.
+
+    A pass that has seen ``news`` gives its own events the numbers after ``first_no(news)``, one by one. An outcome from elsewhere is
+    ``first_no(news + 1)``: what a body does next can rest on it only once a pass has loaded that news. So the numbers cost no statement,
+    and say what can rest on what, whatever the clocks say.
+    """
+    return news * NUMBERS_A_NEWS
 
 
 class Place:
@@ -77,6 +90,10 @@ class NewStep:
     fan_id: FanId | None = None
     from_step: StepName | None = None
     group: str | None = None
+    undo_task: str | None = None
+    """The task that undoes it (the workflow, for a child run); None: it is not undone. Recorded, so that an unwind asks no code."""
+    begun_no: int = 0
+    """Its place in the order of the run, see ``first_no``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +138,10 @@ class Step:
     from_step: StepName | None
     group: str | None
     author: str | None
+    undo_task: str | None = None
+    begun_no: int = 0
+    settled_no: int | None = None
+    """When it began and settled, in the order of the run (``first_no``): what an unwind goes by. 0 and None before revision 0003."""
     created_at: datetime
     running_at: datetime | None
     scheduled_at: datetime | None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, RunRef
 from pikkuflow.domain.ids import ClaimId, RunId, StepName
 from pikkuflow.domain.run import Run
+from pikkuflow.domain.status import RunStatus
 from pikkuflow.domain.step import Step
 from pikkuflow.engine.missing_task import suspend_for_missing_task
 from pikkuflow.engine.orchestrate import orchestrate
@@ -49,7 +50,9 @@ def execute_step(
     _tell_lost(rt, run_id, steps, claims)
     if claims.run is None:
         return
-    wakes = _work(rt, claims.run, claims.claimed, wakes=claims.wake)
+    is_late = claims.run.status is RunStatus.COMPENSATING and ClaimRefusal.STOPPED in {why for _, why in claims.refused}
+    # The unwind waits for the step whose worker was lost, and nobody else tells it.
+    wakes = _work(rt, claims.run, claims.claimed, wakes=claims.wake or is_late)
     if wakes:
         _go_on(rt, claims.run, may_continue=may_continue)
 

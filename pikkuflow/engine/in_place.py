@@ -20,7 +20,7 @@ from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
 from pikkuflow.engine.open_pass import OpenPass
 from pikkuflow.engine.own_values import own_value
 from pikkuflow.engine.send import SOON_SECONDS, send_steps
-from pikkuflow.engine.step_rows import arguments_of, options_of
+from pikkuflow.engine.step_rows import given_to, options_of
 from pikkuflow.engine.suspensions import missing_task
 from pikkuflow.engine.tell import warn
 from pikkuflow.engine.watch_starts import WATCH
@@ -32,6 +32,9 @@ __all__ = ["Assignment", "work_in_place"]
 
 _TRAVELS: Final = ("queue", "exchange", "routing_key", "time_limit", "soft_time_limit")
 """Options that only a message can carry out."""
+
+_TASKS: Final = frozenset({StepKind.TASK, StepKind.COMPENSATION})
+"""Steps that are a Celery task; the others are calls of the workflow's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +137,7 @@ class _Attempt:
     def _run(self) -> None:
         work: StepWork = self._p.ask(self._step_work)
         try:
-            if self._assigned.step.kind is StepKind.TASK:
+            if self._assigned.step.kind in _TASKS:
                 self._p.rt.runner.run(work, self._commit)
             else:
                 self._call(work)
@@ -185,7 +188,7 @@ class _Attempt:
             or self._p.rt.settings.record_start_seconds <= 0
             or needs_recorded_start(
                 retries=assigned.step.retries,
-                compensable=call.compensable,
+                compensable=call.undo_task is not None,
                 asked=call.record_start,
                 lost=self._p.is_lost,
             )
@@ -214,6 +217,7 @@ class _Attempt:
                 error=ending.error,
                 started_seconds_ago=ago,
                 state=(assigned.call.state_key or "", ending.result or "null") if is_set else None,
+                no=self._p.next_no(),
             )
         return StepWrite(
             step=replace(assigned.step, place=Place.QUEUE) if self.leaves else assigned.step,
@@ -266,7 +270,7 @@ class _Attempt:
 
     def _step_work(self) -> StepWork:
         assigned, run = self._assigned, self._p.run
-        given = arguments_of(self._p.rt, assigned.step.args, assigned.override)
+        given = given_to(self._p.rt, run.id, assigned.step, assigned.override)
         return StepWork(
             run_id=run.id,
             step=assigned.step.name,

@@ -13,7 +13,7 @@ from pikkuflow.engine.break_off import is_outage
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import SOON_SECONDS, message_of, send_steps, wake_runs
-from pikkuflow.engine.step_rows import arguments_of, options_of
+from pikkuflow.engine.step_rows import given_to, options_of
 from pikkuflow.engine.tell import warn
 from pikkuflow.errors import StepSuperseded
 from pikkuflow.ports import Attempted, AttemptEnd, StepWork
@@ -126,7 +126,7 @@ class _Claimed:
 
     def _step_work(self) -> StepWork:
         step, run = self._step, self._run
-        given = arguments_of(self._rt, step.args, step.override)
+        given = given_to(self._rt, run.id, step, step.override)
         return StepWork(
             run_id=run.id,
             step=step.name,

@@ -23,6 +23,7 @@ from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import SOON_SECONDS, wake_runs
 from pikkuflow.engine.suspensions import backoff_seconds
 from pikkuflow.engine.tell import tell_pass_ended, warn
+from pikkuflow.engine.unwind import unwind
 from pikkuflow.errors import VersionConflict, WorkflowNotFound
 from pikkuflow.ports import PassEnded, PassOutcome
 from pikkuflow.replay.outcome import Failed, Outcome
@@ -122,22 +123,31 @@ class _Pass:
     def _work_opened(self, history: History) -> PassResult:
         rt, run = self._rt, history.run
         definition = rt.registry.find(run.workflow)
-        closing = None if run.status in OPEN_RUN else Closing()
-        if closing is None and definition is None:
+        if run.status not in OPEN_RUN:
+            # What undoes a run is on its rows: its code is not asked for.
+            return self._unwind(OpenPass(rt, history, definition, self._works_child))
+        if definition is None:
             closing = _unknown_workflow(rt, history)
-        elif closing is None and definition is not None:
-            closing = _other_version(rt, run, definition)
-        if closing is not None or definition is None:
-            return self._close(
-                history, closing or Closing(), due_seconds=None if closing is None else closing.due_seconds
-            )
-        return self._replay(OpenPass(rt, history, definition, self._works_child))
+            return self._close(history, closing, due_seconds=closing.due_seconds)
+        p = OpenPass(rt, history, definition, self._works_child)
+        changed = _other_version(p, definition)
+        return self._replay(p, definition) if changed is None else self._close(history, changed, due_seconds=None)
 
-    def _replay(self, p: OpenPass) -> PassResult:
-        outcome = self._outcome(p)
+    def _replay(self, p: OpenPass, definition: WorkflowDefinition) -> PassResult:
+        outcome = self._outcome(p, definition)
         if isinstance(outcome, Failed) and not isinstance(outcome.error, Exception):
             p.broken = p.broken or outcome.error
-        closing = None if p.broken is not None or outcome is None else self._closing(p, outcome)
+        return self._ended(p, None if p.broken is not None or outcome is None else self._closing(p, outcome))
+
+    def _unwind(self, p: OpenPass) -> PassResult:
+        closing = None
+        try:
+            closing = unwind(p)
+        except BaseException as error:  # noqa: BLE001 - it goes on its way once the run is let go
+            p.broken = p.broken or error
+        return self._ended(p, closing)
+
+    def _ended(self, p: OpenPass, closing: Closing | None) -> PassResult:
         if p.broken is not None:
             self._let_go(p, p.broken)
             raise p.broken
@@ -147,11 +157,11 @@ class _Pass:
             return PassResult(end=PassEnd.SUPERSEDED)
         return self._close(p.history, closing, due_seconds=p.due_seconds)
 
-    def _outcome(self, p: OpenPass) -> Outcome | None:
+    def _outcome(self, p: OpenPass, definition: WorkflowDefinition) -> Outcome | None:
         rt = self._rt
         try:
             return replay(
-                p.definition,
+                definition,
                 p.history,
                 perform=Performer(p),
                 translate=rt.translate,
@@ -234,8 +244,9 @@ def _unknown_workflow(rt: Runtime, history: History) -> Closing:
     )
 
 
-def _other_version(rt: Runtime, run: Run, definition: WorkflowDefinition) -> Closing | None:
+def _other_version(p: OpenPass, definition: WorkflowDefinition) -> Closing | None:
     """``version_policy = "fail"``: a run does not go on under changed code (D17)."""
+    rt, run = p.rt, p.run
     if rt.settings.version_policy != "fail" or not run.version or run.version == definition.version:
         return None
     error = VersionConflict(
@@ -244,7 +255,7 @@ def _other_version(rt: Runtime, run: Run, definition: WorkflowDefinition) -> Clo
         run.version,
         hint='A changed workflow is not resumed under pikkuflow_version_policy = "fail".',
     )
-    return failed_closing(run, failure_of(error))
+    return failed_closing(run, failure_of(error), undo=p.may_undo)
 
 
 def _tell(p: OpenPass, outcome: PassOutcome) -> None:

@@ -33,7 +33,10 @@ class StepChoices(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOptions:
-    """Checked options. None leaves the choice to the workflow or to the settings; ``retry_delay`` is text (spec 8.4)."""
+    """Checked options. None leaves the choice to the workflow or to the settings; ``retry_delay`` is text (spec 8.4).
+
+    ``detached``: a child run that nobody waits for; of ``do`` only.
+    """
 
     retries: int | None = None
     retry_delay: str | None = None
@@ -41,12 +44,13 @@ class StepOptions:
     dispatch: Dispatch | None = None
     record_start: bool = False
     compensate: bool = True
+    detached: bool = False
 
 
 PLAIN: Final = StepOptions()
 """No option was given."""
 
-_KNOWN: Final = frozenset(StepChoices.__optional_keys__)
+_KNOWN: Final = StepChoices.__optional_keys__ | {"detached"}
 
 
 def step_options(given: Mapping[str, Any]) -> StepOptions:
@@ -69,6 +73,7 @@ def step_options(given: Mapping[str, Any]) -> StepOptions:
         dispatch=_dispatch(given.get("dispatch")),
         record_start=_flag("record_start", given.get("record_start", False)),
         compensate=_flag("compensate", given.get("compensate", True)),
+        detached=_flag("detached", given.get("detached", False)),
     )
 
 

@@ -12,7 +12,7 @@ from pikkuflow.domain import loss
 from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, Settlement, StepOutcome
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import RunId, StepName
-from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Place, Step
 
 __all__ = ["ClaimActs"]
@@ -61,7 +61,7 @@ class ClaimActs:
         if row.is_settled:
             return run.has_unseen_news and not run.is_held(now) and not run.is_settled
         row.author = request.claim_id
-        row.settle(StepStatus.FAILED, now, error=_refused_failure(row, refusal))
+        row.settle(StepStatus.FAILED, now, no=run.outside_no, error=_refused_failure(row, refusal))
         return self._tables.tell(run, row, now)
 
     def _take(self, row: StepRow, request: ClaimRequest, now: datetime) -> None:
@@ -108,7 +108,7 @@ class ClaimActs:
             self._try_again(row, outcome, now)
             run.retried.add(row.name)
             return True, False
-        row.settle(outcome.status, now, result=outcome.result, error=outcome.error)
+        row.settle(outcome.status, now, no=run.outside_no, result=outcome.result, error=outcome.error)
         return True, self._tables.tell(run, row, now)
 
     def _try_again(self, row: StepRow, outcome: StepOutcome, now: datetime) -> None:
@@ -133,9 +133,14 @@ def _refusal(
         return None
     if row.attempt != attempt or not Place.is_queue(row.place):
         return ClaimRefusal.STALE
-    if run.status is not RunStatus.RUNNING:
+    if run.status is not _worked_in(row):
         return ClaimRefusal.STOPPED
     return _running_refusal(row, now) if row.status is StepStatus.RUNNING else _waiting_refusal(row, now)
+
+
+def _worked_in(row: StepRow) -> RunStatus:
+    """The status of a run whose row of that kind may be claimed (design 3.6)."""
+    return RunStatus.COMPENSATING if row.kind is StepKind.COMPENSATION else RunStatus.RUNNING
 
 
 def _settled_refusal(row: StepRow, request: ClaimRequest) -> ClaimRefusal:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from pikkuflow.adapters.memory.claims import ClaimActs
 from pikkuflow.adapters.memory.closing import ClosingActs
+from pikkuflow.adapters.memory.gates import GateActs
 from pikkuflow.adapters.memory.holders import HolderActs
 from pikkuflow.adapters.memory.passes import PassActs
 from pikkuflow.adapters.memory.runs import RunActs
+from pikkuflow.adapters.memory.stopping import StoppingActs
 from pikkuflow.adapters.memory.sweeps import SweepActs
 from pikkuflow.adapters.memory.tables import Tables
 from pikkuflow.ports import Clock
@@ -18,7 +20,7 @@ from pikkuflow.ports import Clock
 __all__ = ["MemoryRunStore"]
 
 
-class MemoryRunStore(RunActs, PassActs, ClosingActs, ClaimActs, HolderActs, SweepActs):
+class MemoryRunStore(RunActs, PassActs, ClosingActs, ClaimActs, GateActs, HolderActs, StoppingActs, SweepActs):
     """``RunStore`` over dictionaries.
 
     Parameters

@@ -14,7 +14,7 @@ from typing import Final
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
 from pikkuflow.domain.act import DueRun, RunRef, StepMessage, SweepRequest, Swept, Upcoming
 from pikkuflow.domain.ids import RunId
-from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepStatus
+from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Place
 
 __all__ = ["SweepActs"]
@@ -43,10 +43,9 @@ class SweepActs:
         with self._tables.lock:
             page = _Page(request=request, now=self._tables.clock.now())
             for run in self._runs():
-                if run.status in OPEN_RUN:
-                    for row in self._rows(run.id):
-                        if _is_undispatched(row, page):
-                            page.drive_step(row)
+                for row in self._rows(run.id):
+                    if _may_be_sent(run, row) and _is_undispatched(row, page):
+                        page.drive_step(row)
             return page.swept()
 
     def sweep_scheduled(self, request: SweepRequest) -> Swept:
@@ -90,7 +89,7 @@ class SweepActs:
             if not Place.is_queue(row.place):
                 if can_wake:
                     page.drive_run(run, row)
-            elif run.status in OPEN_RUN:
+            elif _may_be_sent(run, row):
                 page.drive_step(row)
 
     def note_sweep(self, kind: str) -> None:
@@ -182,6 +181,13 @@ class _Page:
         row.next_send_at = self.now + min(_FIRST_DELAY * 2 ** min(row.send_count, 10), _LONGEST_DELAY)
         row.send_count += 1
         return True
+
+
+def _may_be_sent(run: RunRow, row: StepRow) -> bool:
+    """A worker would take it: a step of an open run, a compensation of one that unwinds."""
+    if row.kind is StepKind.COMPENSATION:
+        return run.status is RunStatus.COMPENSATING
+    return run.status in OPEN_RUN
 
 
 def _is_undispatched(row: StepRow, page: _Page) -> bool:

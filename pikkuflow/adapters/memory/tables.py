@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Final
 
+from pikkuflow.adapters.memory.gate_tables import GateTables
 from pikkuflow.domain.act import RunRef, StepMessage
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import ClaimId, FanId, Holder, PassId, RunId, StepName
 from pikkuflow.domain.run import NewRun, ParentStep, Run
 from pikkuflow.domain.status import SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
-from pikkuflow.domain.step import Attempt, NewStep, Step
+from pikkuflow.domain.step import Attempt, NewStep, Step, first_no
 from pikkuflow.ports import Clock
 
 __all__ = ["RunRow", "StepRow", "Tables"]
@@ -100,6 +101,11 @@ class RunRow:
         """Something came that no pass has loaded."""
         return self.news > self.seen
 
+    @property
+    def outside_no(self) -> int:
+        """The number of what comes from outside a pass now."""
+        return first_no(self.news + 1)
+
     def is_held(self, now: datetime) -> bool:
         """A pass is live."""
         return self.pass_until is not None and self.pass_until > now
@@ -154,6 +160,9 @@ class StepRow:
     author: str
     created_at: datetime
     opened_at: datetime
+    undo_task: str | None
+    begun_no: int
+    settled_no: int | None = None
     result: str | None = None
     error: Failure | None = None
     claim_id: ClaimId | None = None
@@ -194,6 +203,8 @@ class StepRow:
             author=author,
             created_at=now,
             opened_at=now,
+            undo_task=new.undo_task,
+            begun_no=new.begun_no,
         )
 
     @property
@@ -208,8 +219,8 @@ class StepRow:
 
     @property
     def is_waiting(self) -> bool:
-        """No one works it and it has no outcome: pending or scheduled."""
-        return self.status in {StepStatus.PENDING, StepStatus.SCHEDULED}
+        """No one works it and it has no outcome: pending, scheduled, or suspended at a gate."""
+        return self.status in {StepStatus.PENDING, StepStatus.SCHEDULED, StepStatus.SUSPENDED}
 
     def is_due(self, now: datetime) -> bool:
         """``due_at`` is absent or reached."""
@@ -245,9 +256,10 @@ class StepRow:
         self.forget_sends()
 
     def settle(
-        self, status: StepStatus, now: datetime, *, result: str | None = None, error: Failure | None = None
+        self, status: StepStatus, now: datetime, *, no: int, result: str | None = None, error: Failure | None = None
     ) -> None:
-        """Give the row its final outcome."""
+        """Give the row its final outcome; ``no`` is its place in the order of the run."""
+        self.settled_no = no
         self.status = status
         self.result = result
         self.error = error
@@ -306,6 +318,7 @@ class Tables:
     fans: dict[RunId, dict[FanId, int]] = field(default_factory=dict)
     states: dict[RunId, dict[str, str]] = field(default_factory=dict)
     sweeps: dict[str, datetime] = field(default_factory=dict)
+    gates: GateTables = field(default_factory=GateTables)
 
     def steps_of(self, run_id: RunId) -> dict[StepName, StepRow]:
         """The run's rows by name."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import select, update
 
 from pikkuflow.adapters.sql.database import Transaction
-from pikkuflow.adapters.sql.news import count_down, raise_news, wants_wake
+from pikkuflow.adapters.sql.news import count_down, outside_no, raise_news, wants_wake
 from pikkuflow.adapters.sql.passes import copied, keep_attempt
 from pikkuflow.adapters.sql.rows import ahead, run_of, step_of, text_of
 from pikkuflow.adapters.sql.tables import step
@@ -20,7 +20,7 @@ from pikkuflow.domain import loss
 from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, Settlement, StepOutcome
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import RunId, StepName
-from pikkuflow.domain.status import SETTLED_STEP, RunStatus, StepStatus
+from pikkuflow.domain.status import SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Place, Step
 
 __all__ = ["claim_steps", "settle_steps"]
@@ -69,7 +69,8 @@ def _refusal(run_row: Row, row: Row | None, attempt: int, request: ClaimRequest,
         return None
     if row["attempt"] != attempt or not Place.is_queue(row["place"]):
         return ClaimRefusal.STALE
-    if run_row["status"] != RunStatus.RUNNING:
+    is_undo = row["kind"] == StepKind.COMPENSATION
+    if run_row["status"] != (RunStatus.COMPENSATING if is_undo else RunStatus.RUNNING):
         return ClaimRefusal.STOPPED
     return _running_refusal(row, now) if row["status"] == StepStatus.RUNNING else _waiting_refusal(row, now)
 
@@ -104,7 +105,7 @@ def _note_refusal(
     name = StepName(row["name"])
     is_expired = refusal is ClaimRefusal.EXPIRED
     failure = loss.message_expired(name) if is_expired else loss.lease_expired(name, row["attempt"])
-    _settle_row(tx, row, StepStatus.FAILED, author=request.claim_id, error=failure)
+    _settle_row(tx, row, StepStatus.FAILED, no=outside_no(run_row), author=request.claim_id, error=failure)
     return count_down(tx, row["run_id"], row["fan_id"]) and raise_news(tx, run_row)
 
 
@@ -148,12 +149,13 @@ def _settle_row(
     row: Row,
     status: StepStatus,
     *,
+    no: int,
     author: str,
     result: str | None = None,
     error: Failure | None = None,
 ) -> None:
     """Give a dispatched row its final outcome."""
-    over = {"settled_at": tx.now(), "lease_until": None, "due_at": None, "waiting_since": None}
+    over = {"settled_at": tx.now(), "settled_no": no, "lease_until": None, "due_at": None, "waiting_since": None}
     outcome = {"status": status.value, "result": result, "error": text_of(error), "author": author}
     tx.do(update(step).where(*_is(row)).values(**outcome, **over))
 
@@ -180,7 +182,8 @@ def _settle(tx: Transaction, run_row: Row, row: Row | None, outcome: StepOutcome
     if outcome.status is StepStatus.PENDING:
         _try_again(tx, row, outcome)
         return True, False
-    _settle_row(tx, row, outcome.status, author=outcome.claim_id, result=outcome.result, error=outcome.error)
+    no, author = outside_no(run_row), outcome.claim_id
+    _settle_row(tx, row, outcome.status, no=no, author=author, result=outcome.result, error=outcome.error)
     return True, count_down(tx, row["run_id"], row["fan_id"]) and raise_news(tx, run_row)
 
 

@@ -113,19 +113,21 @@ _WRITTEN: Final = f"""
   INSERT INTO pikkuflow_step AS s (
     run_id, name, seq, kind, task, args, status, result, error, attempt, retries, retry_delay, place, queue, options,
     lease_seconds, due_at, expires_at, send_count, override, child_run_id, fan_id, from_step, "group", author,
-    created_at, running_at, settled_at)
+    undo_task, begun_no, settled_no, created_at, running_at, settled_at)
   SELECT
     held.id, %(name)s, %(seq)s, %(kind)s, %(task)s, %(args)s, %(status)s::text, %(result)s, %(error)s, %(attempt)s,
     %(retries)s, %(retry_delay)s, %(place)s, %(queue)s, %(options)s, %(lease_seconds)s,
     {_NOW} + %(due_seconds)s::float8 * interval '1 second',
     {_NOW} + %(expires_seconds)s::float8 * interval '1 second',
     0, %(override)s, %(child_run_id)s, %(fan_id)s, %(from_step)s, %(group)s, %(pass_id)s,
-    {_NOW}, {_NOW} - %(running_ago)s::float8 * interval '1 second',
+    %(undo_task)s, %(begun_no)s, %(settled_no)s::int8, {_NOW}, {_NOW} - %(running_ago)s::float8 * interval '1 second',
     CASE WHEN %(status)s::text IN {_FINAL} THEN {_NOW} END
-  FROM held WHERE %(status)s::text <> 'running' OR held.status IN {_OPEN}
+  FROM held WHERE %(status)s::text <> 'running'
+    OR CASE WHEN %(kind)s = 'compensation' THEN held.status = 'compensating' ELSE held.status IN {_OPEN} END
   ON CONFLICT (run_id, name) DO UPDATE SET
     status = excluded.status, result = excluded.result, error = excluded.error, place = excluded.place,
     override = excluded.override, author = excluded.author, due_at = excluded.due_at, settled_at = excluded.settled_at,
+    settled_no = excluded.settled_no,
     running_at = CASE
       WHEN excluded.status IN ('running', 'pending') THEN excluded.running_at
       ELSE coalesce(s.running_at, excluded.running_at) END,
@@ -189,9 +191,13 @@ def record(db: Statements, ref: PassRef, write: StepWrite) -> tuple[PassNews | N
     if row is None:
         return None, False
     status = RunStatus(row["status"])
-    is_stopped_start = write.status is StepStatus.RUNNING and status not in OPEN_RUN
+    is_stopped_start = write.status is StepStatus.RUNNING and not _may_begin(status, write.step.kind)
     news = PassNews(news=row["news"], status=status, written=row["written"])
     return news, not row["written"] and not is_stopped_start
+
+
+def _may_begin(status: RunStatus, kind: StepKind) -> bool:
+    return status is RunStatus.COMPENSATING if kind is StepKind.COMPENSATION else status in OPEN_RUN
 
 
 def _written_values(ref: PassRef, write: StepWrite) -> dict[str, Any]:
@@ -223,6 +229,9 @@ def _written_values(ref: PassRef, write: StepWrite) -> dict[str, Any]:
         "fan_id": new.fan_id,
         "from_step": new.from_step,
         "group": new.group,
+        "undo_task": new.undo_task,
+        "begun_no": new.begun_no,
+        "settled_no": write.no if write.status in SETTLED_STEP else None,
         "running_ago": None if is_pending else write.started_seconds_ago,
         "state_key": key,
         "state_value": value,
@@ -237,20 +246,22 @@ _INSERT_STEPS: Final = f"""
 , inserted AS (
   INSERT INTO pikkuflow_step (
     run_id, name, seq, kind, task, args, status, attempt, retries, retry_delay, place, queue, options, lease_seconds,
-    due_at, expires_at, waiting_since, send_count, child_run_id, fan_id, from_step, "group", author, created_at, scheduled_at)
+    due_at, expires_at, waiting_since, send_count, child_run_id, fan_id, from_step, "group", author,
+    undo_task, begun_no, created_at, scheduled_at)
   SELECT
     held.id, n.name, n.seq, n.kind, n.task, n.args, n.status, 1, n.retries, n.retry_delay, n.place, n.queue, n.options,
     n.lease_seconds,
     {_NOW} + n.delay_seconds * interval '1 second',
     {_NOW} + n.expires_seconds * interval '1 second',
     CASE WHEN n.waits THEN {_NOW} + coalesce(n.delay_seconds, 0) * interval '1 second' END,
-    0, n.child_run_id, n.fan_id, n.from_step, n."group", %(pass_id)s, {_NOW},
+    0, n.child_run_id, n.fan_id, n.from_step, n."group", %(pass_id)s,
+    n.undo_task, n.begun_no, {_NOW},
     CASE WHEN n.status = 'scheduled' THEN {_NOW} END
   FROM held, json_to_recordset(%(rows)s::json) AS n(
     name text, seq int, kind text, task text, args text, status text, retries int, retry_delay text, place text, queue text,
     options text, lease_seconds float8, delay_seconds float8, expires_seconds float8, waits bool, child_run_id text,
-    fan_id text, from_step text, "group" text)
-  WHERE held.status IN {_OPEN}
+    fan_id text, from_step text, "group" text, undo_task text, begun_no int8)
+  WHERE CASE WHEN n.kind = 'compensation' THEN held.status = 'compensating' ELSE held.status IN {_OPEN} END
   ON CONFLICT (run_id, name) DO NOTHING
   RETURNING run_id, fan_id
 )
@@ -271,7 +282,8 @@ def insert_steps(db: Statements, ref: PassRef, steps: Sequence[NewStep], *, join
     if row is None:
         return None
     status = RunStatus(row["status"])
-    return PassNews(news=row["news"], status=status, written=status in OPEN_RUN)
+    is_written = all(_may_begin(status, new.kind) for new in steps)
+    return PassNews(news=row["news"], status=status, written=is_written)
 
 
 def _inserted_values(new: NewStep) -> dict[str, Any]:
@@ -282,7 +294,7 @@ def _inserted_values(new: NewStep) -> dict[str, Any]:
 
 _INSERTED: Final = (
     *("name", "seq", "kind", "task", "args", "retries", "retry_delay", "place", "queue", "options", "lease_seconds"),
-    *("delay_seconds", "expires_seconds", "child_run_id", "fan_id", "from_step", "group"),
+    *("delay_seconds", "expires_seconds", "child_run_id", "fan_id", "from_step", "group", "undo_task", "begun_no"),
 )
 
 
@@ -338,10 +350,10 @@ _END_WAITING: Final = f"""
 UPDATE pikkuflow_step s SET
   status = CASE WHEN s.attempt = 1 THEN 'cancelled' ELSE 'failed' END,
   error = (SELECT a.error FROM pikkuflow_attempt a WHERE a.run_id = s.run_id AND a.step = s.name AND a.attempt = s.attempt - 1),
-  settled_at = {_NOW}, due_at = NULL, waiting_since = NULL
+  settled_at = {_NOW}, settled_no = (r.news + 1) * 4294967296, due_at = NULL, waiting_since = NULL, gate_at = NULL
 FROM pikkuflow_run r
 WHERE r.id = %(run_id)s AND r.author = %(pass_id)s AND r.pass_id IS NULL AND r.status = %(status)s
-  AND s.run_id = r.id AND s.status IN ('pending', 'scheduled')
+  AND s.run_id = r.id AND s.status IN ('pending', 'scheduled', 'suspended')
 RETURNING s.name
 """
 
@@ -359,6 +371,9 @@ def close_pass(db: Statements, ref: PassRef, closing: Closing) -> Closed | None:
     }
     if closing.status is None:
         return _closed(db.first(_CLOSE, values))
+    if closing.unwinds or closing.status is RunStatus.COMPENSATING:
+        # Rare, and more than a pair of statements.
+        return None
     is_running = closing.status is RunStatus.RUNNING
     code, error = (None, None) if is_running else (closing.code, text_of(closing.error))
     values = {**values, "status": closing.status.value, "code": code, "error": error}

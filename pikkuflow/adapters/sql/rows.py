@@ -129,6 +129,9 @@ def step_of(row: Row, now: datetime) -> Step:
         from_step=row["from_step"],
         group=row["group"],
         author=row["author"],
+        undo_task=row["undo_task"],
+        begun_no=row["begun_no"] or 0,
+        settled_no=row["settled_no"],
         created_at=row["created_at"],
         running_at=row["running_at"],
         scheduled_at=row["scheduled_at"],
@@ -231,6 +234,8 @@ def new_step_row(run_id: RunId, new: NewStep, author: str, now: datetime) -> dic
         "from_step": new.from_step,
         "group": new.group,
         "author": author,
+        "undo_task": new.undo_task,
+        "begun_no": new.begun_no,
         "created_at": now,
         "scheduled_at": now if is_sleep else None,
     }

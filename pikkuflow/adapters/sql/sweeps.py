@@ -21,7 +21,7 @@ from pikkuflow.adapters.sql.rows import message_of
 from pikkuflow.adapters.sql.tables import run, step, sweep
 from pikkuflow.domain.act import RunRef, StepMessage, SweepRequest, Swept
 from pikkuflow.domain.ids import RunId
-from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, StepStatus, SuspendCode
+from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, StepKind, StepStatus, SuspendCode
 from pikkuflow.domain.step import Place
 
 __all__ = ["note_sweep", "sweep_ages", "sweep_scheduled", "sweep_stalled", "sweep_undispatched"]
@@ -34,6 +34,11 @@ _OPEN: Final = sorted(OPEN_RUN)
 _SETTLED: Final = sorted(SETTLED_RUN)
 _WAITING: Final = (StepStatus.PENDING.value, StepStatus.SCHEDULED.value)
 _SAME_RUN: Final = run.c.id == step.c.run_id
+_IS_UNDO: Final = step.c.kind == StepKind.COMPENSATION.value
+_MAY_BE_SENT: Final = or_(
+    run.c.status.in_(_OPEN) & ~_IS_UNDO, (run.c.status == RunStatus.COMPENSATING.value) & _IS_UNDO
+)
+"""A worker would take it: a step of an open run, a compensation of one that unwinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +119,7 @@ def sweep_undispatched(tx: Transaction, request: SweepRequest) -> Swept:
     """Dispatched rows that no worker has."""
     now = tx.now()
     before = now - timedelta(seconds=request.older_than_seconds)
-    is_open = run.c.status.in_(_OPEN)
+    is_open = _MAY_BE_SENT
     waiting = _Source(table=step, time=step.c.waiting_since, before=before, where=(is_open,))
     lapsed = _Source(table=step, time=step.c.lease_until, before=now, where=(is_open,))
     return _swept(tx, request, (lapsed, waiting))
@@ -127,7 +132,7 @@ def sweep_scheduled(tx: Transaction, request: SweepRequest) -> Swept:
     is_free = or_(run.c.pass_until.is_(None), run.c.pass_until <= now)
     not_settled = run.c.status.not_in(_SETTLED)
     runs = _Source(table=run, time=run.c.due_at, before=before, where=(not_settled, is_free))
-    is_message = step.c.place.startswith(Place.QUEUE, autoescape=True) & run.c.status.in_(_OPEN)
+    is_message = step.c.place.startswith(Place.QUEUE, autoescape=True) & _MAY_BE_SENT
     # A message that left after the time came is the other sweep's to repeat.
     is_unsent = or_(step.c.sent_at.is_(None), step.c.sent_at < step.c.due_at)
     is_timer = ~step.c.place.startswith(Place.QUEUE, autoescape=True) & is_free & not_settled

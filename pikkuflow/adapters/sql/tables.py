@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Boolean, Column, Double, Index, Integer, MetaData, String, Table, text
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, String, Table, text
 
 from pikkuflow.adapters.sql.columns import Key, Payload, Utc
 
@@ -39,7 +39,7 @@ __all__ = [
     "sweep",
 ]
 
-SCHEMA_REVISION: Final = "0002"
+SCHEMA_REVISION: Final = "0003"
 """The newest migration. Revisions are numbers of four digits, so that older and newer can be told by comparing texts."""
 
 VERSION_TABLE: Final = "pikkuflow_alembic_version"
@@ -154,6 +154,9 @@ step = Table(
     Column("scheduled_at", Utc),
     Column("settled_at", Utc),
     Column("gate_at", Utc),
+    Column("undo_task", Key()),
+    Column("begun_no", BigInteger),
+    Column("settled_no", BigInteger),
     # Sweeps.
     _index("step_waiting", "waiting_since", "run_id", "name", where="waiting_since IS NOT NULL"),
     _index("step_lease", "lease_until", "run_id", "name", where="lease_until IS NOT NULL"),

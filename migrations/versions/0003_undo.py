@@ -1,0 +1,30 @@
+"""Undoing: which task undoes a step, and the numbers that order what began and settled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def _key() -> Any:
+    exact = mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin")
+    return sa.String(255).with_variant(sa.Text(collation="C"), "postgresql").with_variant(exact, "mysql")
+
+
+def upgrade() -> None:
+    op.add_column("pikkuflow_step", sa.Column("undo_task", _key()))
+    op.add_column("pikkuflow_step", sa.Column("begun_no", sa.BigInteger))
+    op.add_column("pikkuflow_step", sa.Column("settled_no", sa.BigInteger))
+
+
+def downgrade() -> None:
+    for name in ("settled_no", "begun_no", "undo_task"):
+        op.drop_column("pikkuflow_step", name)
