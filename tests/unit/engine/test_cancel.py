@@ -11,7 +11,7 @@ from pikkuflow.domain.status import RunStatus, StepStatus
 from pikkuflow.domain.stop import Cancellation, cancelled_failure
 from pikkuflow.engine.cancel import cancel_run
 from tests.unit.engine.bench import Bench, Child, Task
-from tests.unit.engine.test_undo import Shop, step
+from tests.unit.engine.shop import Shop, step
 
 
 def cancel(bench: Bench, reason: str | None = "changed mind", run_id: str = "r1") -> RunStatus | None:
