@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pikkuflow.domain.status import Dispatch, StepKind, StepStatus
+from pikkuflow.domain.status import GATE, Dispatch, StepKind, StepStatus
 from pikkuflow.domain.step import Place, Step
 
 __all__ = ["Move", "move_for_new", "move_for_row", "needs_recorded_start", "stays_here"]
@@ -31,6 +31,8 @@ class Move(StrEnum):
     """Insert a sleep."""
     WAKE = "wake"
     """A sleep is over: record that."""
+    GATE = "gate"
+    """Reach a gate: it is open, or the pass ends here."""
     START_CHILD = "start_child"
     """Insert the child run and the row that it works."""
     WAIT = "wait"
@@ -59,6 +61,8 @@ def move_for_new(kind: StepKind, *, here: bool) -> Move:
     """The move for a call without a row; ``here`` is ``stays_here``."""
     if kind is StepKind.SLEEP:
         return Move.SLEEP
+    if kind in GATE:
+        return Move.GATE
     if kind is StepKind.CHILD:
         return Move.START_CHILD
     return Move.WORK if here else Move.DISPATCH
@@ -72,6 +76,8 @@ def move_for_row(row: Step, *, resend: bool = False) -> Move:
     """
     if row.is_settled:
         return Move.KNOWN
+    if row.kind in GATE:
+        return Move.GATE
     if Place.is_child(row.place):
         return Move.WAIT
     if Place.is_queue(row.place):

@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.gate import shown_name
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import SETTLED_RUN, RunStatus, StepStatus
 from pikkuflow.domain.step import Step
 
-__all__ = ["RunHead", "RunSummary", "StepSummary", "head_of", "summary_of"]
+__all__ = ["RunHead", "RunSummary", "StepSummary", "head_of", "planned_step", "summary_of"]
 
 _MILLISECONDS: Final = 1000.0
 _ENDED_STEP: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED})
@@ -32,6 +33,8 @@ class StepSummary:
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it (spec 16.7)."""
         shown: dict[str, Any] = {"name": self.name, "status": self.status.value, "attempts": self.attempts}
+        if (reason := shown_name(self.name)) is not None:
+            shown["displayName"] = reason
         if self.duration_ms is not None:
             shown["duration"] = self.duration_ms
         return shown
@@ -103,10 +106,16 @@ class RunSummary:
         if self.deterministic:
             shown["deterministic"] = True
         if self.planned_steps is not None:
-            shown["plannedSteps"] = [{"stepName": name} for name in self.planned_steps]
+            shown["plannedSteps"] = [planned_step(name) for name in self.planned_steps]
         if self.status is RunStatus.COMPLETED:
             shown["output"] = self.output
         return shown
+
+
+def planned_step(name: str) -> dict[str, Any]:
+    """A planned step as JSON has it (spec 16.7): a gate is shown by its reason."""
+    reason = shown_name(name)
+    return {"stepName": name} if reason is None else {"stepName": name, "displayName": reason}
 
 
 def head_of(run: Run) -> RunHead:

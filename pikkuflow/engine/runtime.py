@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pikkuflow.domain.definition import Registry
+from pikkuflow.domain.gate_act import AuditEntry
 from pikkuflow.domain.ids import Holder
 from pikkuflow.ports import Clock, Codec, Deliverer, Dispatcher, Hints, Ids, Leases, Observer, RunStore, StepRunner
 from pikkuflow.replay.translate import Translate
@@ -22,7 +23,7 @@ class Runtime:
     ``translate`` turns what a body wrote into step calls.
     ``holder`` names this process (``<node uuid>:<pid>``). ``is_stopping`` is True once a warm shutdown began. ``consumes`` says whether
     this worker consumes a workflow's queue, so that a step worker may continue its run in place. ``has_broker`` is False for an app
-    without a broker URL.
+    without a broker URL. ``audit`` is the application's own hook for decisions.
     """
 
     store: RunStore
@@ -42,3 +43,4 @@ class Runtime:
     is_stopping: Callable[[], bool]
     consumes: Callable[[str], bool]
     has_broker: bool
+    audit: Callable[[AuditEntry], None] | None = None

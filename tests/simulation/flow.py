@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
+from pikkuflow.adapters.schemas import schema_of
 from pikkuflow.domain.command import StepCall
+from pikkuflow.domain.gate import Schema
 from pikkuflow.domain.status import StepKind
 from pikkuflow.errors import StepFailed
 from pikkuflow.replay.context import Workflow
@@ -62,6 +64,10 @@ class Translator:
             dispatch=options.dispatch,
             options={"leaves": what.leaves},
         )
+
+    def schema(self, schema: Any) -> Schema:
+        """As the application has it."""
+        return schema_of(schema)
 
     def member(self, task: Any, item: Any) -> Any:
         """The call of one member of a map."""
