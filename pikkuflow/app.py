@@ -38,6 +38,8 @@ from pikkuflow.adapters.system_clock import SystemClock
 from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version
 from pikkuflow.domain.gate_act import AuditEntry
 from pikkuflow.domain.status import Dispatch
+from pikkuflow.engine.group_commit import GroupWriter
+from pikkuflow.engine.orchestrate import HELPERS
 from pikkuflow.engine.runs import Runs
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.errors import SettingError, WorkflowDefinitionError
@@ -132,6 +134,7 @@ class PikkuFlow:
         queue: str | None = None,
         version: str | None = None,
         dispatch: str | None = None,
+        quick: bool = False,
         planned_steps: Sequence[str] | None = None,
         deterministic: bool = False,
         task_options: Mapping[str, Any] | None = None,
@@ -145,6 +148,7 @@ class PikkuFlow:
         queue: str | None = None,
         version: str | None = None,
         dispatch: str | None = None,
+        quick: bool = False,
         planned_steps: Sequence[str] | None = None,
         deterministic: bool = False,
         task_options: Mapping[str, Any] | None = None,
@@ -157,6 +161,7 @@ class PikkuFlow:
             queue: where its passes go; else the route of its task name decides.
             version: what a change of the body is told by; else a hash of its code (D17).
             dispatch: ``"auto"``, ``"queue"`` or ``"inline"`` for its steps; else the setting.
+            quick: outcomes of its steps in place may be kept for 10 ms and written together; after a crash these steps repeat.
             planned_steps: names of the steps it will take, shown with its runs.
             deterministic: it always takes exactly ``planned_steps``.
             task_options: further options of its Celery task, such as ``ignore_result``.
@@ -172,6 +177,7 @@ class PikkuFlow:
                 version=version or code_version(body),
                 queue=queue,
                 dispatch=None if dispatch is None else _dispatch(dispatch),
+                quick=quick,
                 planned_steps=None if planned_steps is None else tuple(planned_steps),
                 deterministic=deterministic,
             )
@@ -263,8 +269,10 @@ class PikkuFlow:
             self._inherited.append(self._runtime)
             self._runtime = None
         if self._runtime is None:
+            helpers = HELPERS if self.settings.group_commit else 0
             self._runtime = self.compose(
-                connections=self.node.concurrency + _SPARE_CONNECTIONS, patience_seconds=self.node.patience_seconds
+                connections=self.node.concurrency + helpers + _SPARE_CONNECTIONS,
+                patience_seconds=self.node.patience_seconds,
             )
             self._runtime_pid = os.getpid()
 
@@ -322,6 +330,7 @@ class PikkuFlow:
             ),
             has_broker=bool(_broker_url(app)),
             audit=self._audit,
+            writer=GroupWriter(store) if settings.group_commit else None,
         )
 
     def _leases(self, store: SqlRunStore, settings: Settings) -> tuple[Leases, Hints]:

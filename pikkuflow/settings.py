@@ -97,6 +97,10 @@ class Settings:
     step_events: bool = False
     """Send Celery's task events for steps worked in place: a publish a step."""
 
+    group_commit: bool = False
+    """Write outcomes of several runs together: those that wait at once in the threads pool, and in every pool the runs of one message,
+    which are then worked in threads of the process."""
+
     allow_green_pools: bool = False
     """Let workers start on gevent or eventlet, where limits and lease renewal are weaker."""
 
@@ -279,6 +283,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "beat": _flag,
     "recovery": _flag,
     "step_events": _flag,
+    "group_commit": _flag,
     "allow_green_pools": _flag,
     "codec": _or_none(_anything),
 }

@@ -32,9 +32,25 @@ _NUMBER_LIKE_KEY: Final = re.compile(r'"(?:-?[0-9][0-9.e+-]*|true|false|null)":'
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _TO_JSON: Final = JSONEncoder()
 
+_BROKEN: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a type's own encoder or decoder raises for a value that it would refuse again. Not ``Exception``: a time limit may strike there."""
+
 
 class CodecHook(Protocol):
-    """Encryption or offload: what is stored instead of the JSON text. Both directions may raise; what they raise passes through."""
+    """Encryption or offload: what is stored instead of the JSON text.
+
+    ``PayloadError`` says that a text can never be stored, or read; anything else that is raised passes through and means that something the
+    hook needs is away: it is asked again, and no work is repeated for it.
+    """
 
     def encode(self, text: str) -> str:
         """The text to store."""
@@ -103,7 +119,7 @@ class JsonCodec:
             text = self._hook.decode(text)
         try:
             return json.loads(text, object_hook=_opened) if f'"{_TYPE}"' in text else json.loads(text)
-        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        except _BROKEN as error:
             raise PayloadError(
                 f"A stored payload cannot be read: {error}",
                 hint="Is a type registered with kombu missing in this process, or the codec hook another one?",
@@ -125,7 +141,7 @@ def _walked_text(value: Any, what: str) -> str:
         return _PLAIN.encode(_plain(value, what))
     except RecursionError:
         raise PayloadError(f"{what}: it is nested too deeply, or holds itself.", hint=_HINT) from None
-    except ValueError as error:
+    except _BROKEN as error:
         raise PayloadError(f"{what}: {error}.", hint=_HINT) from None
 
 

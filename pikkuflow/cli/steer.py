@@ -12,7 +12,7 @@ from pikkuflow.cli.context import extension, runtime
 from pikkuflow.cli.output import json_option, say
 from pikkuflow.engine.sweep import SweepKind, recover
 from pikkuflow.engine.sweep import sweep as sweep_kind
-from pikkuflow.errors import ResultTimeout, RunCancelled, RunFailed
+from pikkuflow.errors import DispatchError, NoBroker, ResultTimeout, RunCancelled, RunFailed
 
 __all__ = ["start", "sweep"]
 
@@ -77,8 +77,15 @@ def start(
 @json_option
 @click.pass_context
 def sweep(ctx: click.Context, *, kind: str | None, json_: bool) -> None:
-    """Look once for lost work and send it again, as beat does."""
+    """Look once for lost work and send it again, as beat does. Exit code 1 when something that was found could not be sent."""
     engine = runtime(ctx)
+    if not engine.has_broker:
+        raise NoBroker("Without a broker nothing can be sent again.", hint="Set broker_url or CELERY_BROKER_URL.")
     counts = sweep_kind(engine, SweepKind(kind)) if kind else recover(engine)
     document = asdict(counts)
     say(document, ", ".join(f"{name} {count}" for name, count in document.items()), json_=json_)
+    if counts.unsent or counts.undelivered:
+        raise DispatchError(
+            f"{counts.unsent} run(s) and step(s) were found and not sent, {counts.undelivered} outcome(s) were not handed on.",
+            hint="Nothing is lost: start what did not answer (above); a later sweep sends them.",
+        )

@@ -24,6 +24,7 @@ __all__ = [
     "DueRun",
     "EndedAttempt",
     "Expired",
+    "FoundRun",
     "PassNews",
     "PassOpening",
     "PassRef",
@@ -46,6 +47,15 @@ class RunRef:
 
     id: RunId
     workflow: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRun:
+    """A run that is not settled. While a live pass holds it: for how many seconds it has, and how many are left unless it is renewed."""
+
+    ref: RunRef
+    held_seconds: float | None = None
+    left_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,10 +311,14 @@ class SweepRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What a page found: runs to wake and messages to send; ``last`` is the key to go on after, None at the end."""
+    """What a page found: runs to wake and messages to send; ``last`` is the key to go on after, None at the end.
+
+    ``forgotten`` are those of ``runs`` that only the backstop found, and not for the second time since their last pass.
+    """
 
     runs: tuple[RunRef, ...] = ()
     steps: tuple[StepMessage, ...] = ()
+    forgotten: tuple[RunId, ...] = ()
     last: str | None = None
 
 

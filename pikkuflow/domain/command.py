@@ -29,7 +29,8 @@ class StepCall:
     ``function`` is the callable of a FUNCTION or STATE step (called without arguments). ``retries`` of None means the setting's.
     ``retry_delay``: None means the setting's, else ``"exponential"`` or a number of seconds as text. ``options`` are the signature's own
     (``queue``, ``priority``, ``time_limit``, ``countdown`` …). ``undo_task`` is the task that undoes it (a child run: its workflow), or
-    None when it is not undone. ``detached``: a CHILD that nothing waits for.
+    None when it is not undone. ``detached``: a CHILD that nothing waits for. ``quick``: its outcome may be kept for a moment and written
+    with others; None means as its workflow says.
     """
 
     name: str
@@ -48,6 +49,7 @@ class StepCall:
     no_retry_on: tuple[type[BaseException], ...] = ()
     dispatch: Dispatch | None = None
     record_start: bool = False
+    quick: bool | None = None
     undo_task: str | None = None
     detached: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -101,6 +101,8 @@ def _parked(p: OpenPass, parked: Parked) -> Closing | None:
         return _suspended(p, parked)
     return Closing(
         status=next_run_status(p.run.status, RunEvent.PARK),
+        # A time that is known is the run's own: the backstop of the sweeps leaves it (design 3.8).
+        due_seconds=None if parked.reason is ParkReason.YIELDED else p.due_seconds,
         sent=tuple(p.sent),
         raise_news=parked.reason is ParkReason.YIELDED,
     )

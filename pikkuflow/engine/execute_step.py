@@ -11,9 +11,11 @@ from pikkuflow.domain.status import RunStatus
 from pikkuflow.domain.step import Step
 from pikkuflow.engine.missing_task import suspend_for_missing_task
 from pikkuflow.engine.orchestrate import orchestrate
+from pikkuflow.engine.renew import warn_of_short_leases
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import wake_runs
 from pikkuflow.engine.tell import tell_step_lost
+from pikkuflow.engine.unstarted import Unstarted
 from pikkuflow.engine.work_claim import work_claim
 from pikkuflow.errors import StepFunctionMismatch
 from pikkuflow.ports import StepLost
@@ -50,6 +52,7 @@ def execute_step(
     _tell_lost(rt, run_id, steps, claims)
     if claims.run is None:
         return
+    warn_of_short_leases(rt, claims.claimed)
     is_late = claims.run.status is RunStatus.COMPENSATING and ClaimRefusal.STOPPED in {why for _, why in claims.refused}
     # The unwind waits for the step whose worker was lost, and nobody else tells it.
     wakes = _work(rt, claims.run, claims.claimed, wakes=claims.wake or is_late)
@@ -59,11 +62,16 @@ def execute_step(
 
 def _work(rt: Runtime, run: Run, claimed: Sequence[Step], *, wakes: bool) -> bool:
     """Work the claimed steps one after the other. True: the run wants a wake-up and has not had it."""
-    for step in claimed:
-        if wakes:
-            # Others of the chunk are still to be worked: the run need not wait for them.
-            wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])
-        wakes = work_claim(rt, run, step)
+    unstarted = Unstarted(rt, claimed)
+    try:
+        while (step := unstarted.begin()) is not None:
+            if wakes:
+                # Others of the chunk are still to be worked: the run need not wait for them.
+                wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])
+            wakes = work_claim(rt, run, step, unstarted)
+    except BaseException:
+        unstarted.give_back()
+        raise
     return wakes
 
 

@@ -14,6 +14,7 @@ from pikkuflow.engine.end_attempt import Ending
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import wake_runs
 from pikkuflow.engine.tell import warn
+from pikkuflow.engine.unstarted import give_back
 from pikkuflow.engine.work_claim import settle
 from pikkuflow.errors import StepSuperseded
 
@@ -23,19 +24,25 @@ __all__ = ["fail_claimed"]
 def fail_claimed(
     rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]], holder: Holder, failure: Failure
 ) -> None:
-    """Record a failing outcome on each step that this holder has claimed and not ended; it is tried again while attempts are left.
+    """Record a failing outcome on the step that a dead holder was at work on, and give back those that it had not begun.
 
-    What was settled, or is held by someone else, is left alone. Raises ``StoreUnavailable``.
+    ``steps`` are the message's, in its order: they are worked one after the other, so the first that the holder still has is the one that
+    it had begun. It is tried again while attempts are left. What was settled, or is held by someone else, is left alone. To be
+    called when the holder works no more. Raises ``StoreUnavailable``.
     """
     run = rt.store.get_run(run_id)
     if run is None:
         return
-    wakes = False
-    for name, _ in steps:
-        row = rt.store.get_step(run_id, name)
-        if row is not None and row.status is StepStatus.RUNNING and row.place == Place.worker(holder):
-            wakes = _fail(rt, row, failure) or wakes
-    if wakes:
+    rows = [rt.store.get_step(run_id, name) for name, _ in steps]
+    held = [
+        row
+        for row in rows
+        if row is not None and row.status is StepStatus.RUNNING and row.place == Place.worker(holder)
+    ]
+    if not held:
+        return
+    give_back(rt, held[1:])
+    if _fail(rt, held[0], failure):
         wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])
 
 

@@ -1,7 +1,10 @@
 """Work a step in place: the outcome is committed with one statement before the body sees it (design 2).
 
 Holding the run is the claim. The start is recorded before the work only where it must be; for other steps the watch records it once they
-have worked for a while. An attempt that fails with attempts left is written together with the next one; a delay of 0 goes on here at once.
+have worked for a while. Only a step that its author calls quick may have its success kept, to be written with those after it
+(``kept_outcomes``); any other begins once what it may rest on is stored.
+
+An attempt that fails with attempts left is written together with the next one; a delay of 0 goes on here at once.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ from pikkuflow.domain.command import Recorded, StepCall, Waiting
 from pikkuflow.domain.reach import needs_recorded_start
 from pikkuflow.domain.status import StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
+from pikkuflow.engine.beat import beat_of, details_of
 from pikkuflow.engine.current_step import step_context
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
 from pikkuflow.engine.open_pass import OpenPass
 from pikkuflow.engine.own_values import own_value
-from pikkuflow.engine.send import SOON_SECONDS, send_steps
+from pikkuflow.engine.send import SOON_SECONDS, routed, send_steps
 from pikkuflow.engine.step_rows import given_to, options_of
 from pikkuflow.engine.suspensions import missing_task
 from pikkuflow.engine.tell import warn
@@ -42,7 +46,8 @@ class Assignment:
     """An attempt to be worked here.
 
     ``expects`` is the attempt that the row shows when this one supersedes it. ``starts`` says that its start is recorded whatever the
-    policy says (it was taken back, or is charged for a lost pass). ``override`` is what the task's own ``retry`` changed.
+    policy says (it was taken back, or is charged for a lost pass). ``override`` is what the task's own ``retry`` changed, ``details`` what
+    an attempt said last.
     """
 
     call: StepCall
@@ -51,6 +56,7 @@ class Assignment:
     expects: int | None = None
     starts: bool = False
     override: str | None = None
+    details: str | None = None
 
 
 def work_in_place(p: OpenPass, assignment: Assignment) -> Recorded | Waiting:
@@ -94,7 +100,7 @@ def _sent_elsewhere(p: OpenPass, assignment: Assignment, ending: Ending) -> Wait
         override=ending.override,
     )
     due = None
-    if send_steps(p.rt, [message]):
+    if send_steps(p.rt, [p.ask(lambda: routed(p.rt, message))]):
         p.sent.append(step.name)
     else:
         due = SOON_SECONDS
@@ -110,6 +116,7 @@ class _Attempt:
         self._assigned = assignment
         self._ending: Ending | None = None
         self._news: PassNews | None = None
+        self._is_quick = False
         self._is_told = False
         """What the attempt did reached ``commit``: nothing may be recorded for it any more."""
         self.leaves = False
@@ -119,8 +126,11 @@ class _Attempt:
     def work(self) -> Ending:
         """The recorded end of the attempt."""
         recorded = self._starts_recorded()
+        self._is_quick = not recorded and self._p.keeps(self._assigned.call)
         if recorded:
             self._p.record(self._start())
+        elif not self._is_quick:
+            self._p.flush()
         self._started_at = self._p.rt.clock.monotonic()
         key = None if recorded else self._watched()
         try:
@@ -128,9 +138,10 @@ class _Attempt:
         finally:
             if key is not None:
                 WATCH.end(key)
-        if self._ending is None or self._news is None:
+        if self._ending is None:
             raise AssertionError("an attempt was told and not recorded")
-        self._p.stop_if_told(self._news)
+        if self._news is not None:
+            self._p.stop_if_told(self._news)
         return self._ending
 
     # --- the work ---------------------------------------------------------------------------------------------------
@@ -176,7 +187,10 @@ class _Attempt:
         self._is_told = True
         ending: Ending = self._p.ask(lambda: ending_of(self._p.rt, self._tried(), attempted))
         self.leaves = not ending.is_last and self._goes_elsewhere(ending)
-        self._news = self._p.record(self._outcome(ending))
+        if self._is_quick and ending.status is StepStatus.SUCCEEDED:
+            self._news = self._p.keep(self._outcome(ending), began_at=self._started_at)
+        else:
+            self._news = self._p.record(self._outcome(ending))
         self._ending = ending
         return ending.answer_to(attempted)
 
@@ -236,7 +250,8 @@ class _Attempt:
         p, step = self._p, self._assigned.step
         if ending.override is None or p.run.inline or p.works_child is not None or not p.rt.has_broker:
             return False
-        changed = p.rt.codec.decode(ending.override).get("options") or {}
+        override = ending.override
+        changed = p.ask(lambda: p.rt.codec.decode(override)).get("options") or {}
         now = options_of(step)
         return any(changed[key] != now.get(key) for key in _TRAVELS if key in changed)
 
@@ -245,8 +260,10 @@ class _Attempt:
 
         def record() -> None:
             try:
-                # Not through the pass: its fences are for the thread that works.
-                rt.store.record(self._p.ref, self._start(self._seconds()))
+                # A row must not be there before those of the steps that it came after.
+                # Else not through the pass: its fences are for the thread that works.
+                if self._p.flush_aside():
+                    rt.store.record(self._p.ref, self._start(self._seconds()))
             except Exception as error:  # noqa: BLE001 - only a view of the step is lost, and it is told
                 warn(
                     rt,
@@ -285,4 +302,10 @@ class _Attempt:
             wire=run.wire,
             from_step=assigned.step.from_step,
             no_retry_on=assigned.call.no_retry_on,
+            details=details_of(self._p.rt, assigned.details),
+            beat=beat_of(self._p.rt, run.id, assigned.step, assigned.attempt, before=self._show_start),
         )
+
+    def _show_start(self) -> None:
+        # As the watch does: not through the pass, whose fences are for the thread that works.
+        self._p.rt.store.record(self._p.ref, self._start(self._seconds()))

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from pikkuflow.domain.act import Closing, PassOpening, PassRef, PassRefusal
+from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import PassId, RunId, StepName
-from pikkuflow.domain.status import OPEN_RUN, SuspendCode
-from pikkuflow.domain.step import Place
+from pikkuflow.domain.status import OPEN_RUN, StepStatus, SuspendCode
+from pikkuflow.domain.step import Place, Step
 from pikkuflow.domain.transitions import RunEvent, next_run_status
+from pikkuflow.engine.break_off import unread_closing
+from pikkuflow.engine.close_later import close_later
 from pikkuflow.engine.close_pass import send_after
 from pikkuflow.engine.describe_error import failure_of
 from pikkuflow.engine.front_door import open_door
@@ -63,34 +66,52 @@ def _is_wanted(rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]]
             raise StepFunctionMismatch(
                 f"A message asks for task {task!r} as step {name!r} of run {run_id!r}, which was recorded with {row.task!r}."
             )
-        wanted = wanted or (
-            row is not None and not row.is_settled and row.attempt == attempt and Place.is_queue(row.place)
-        )
+        wanted = wanted or (row is not None and row.attempt == attempt and _waits(row))
     return wanted
 
 
+def _waits(row: Step) -> bool:
+    """A live claim is another worker's, which knows the task: the message was sent twice (T7.8)."""
+    is_claimed = row.status is StepStatus.RUNNING and not row.is_lapsed
+    return Place.is_queue(row.place) and not row.is_settled and not is_claimed
+
+
 def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, error: TaskNotFound) -> bool:
-    opened = rt.store.open_pass(
-        PassOpening(
-            run_id=run_id,
-            pass_id=pass_id,
-            holder=rt.holder(),
-            lease_seconds=rt.settings.run_lease_seconds,
-            passes_lost_limit=rt.settings.passes_lost,
+    ref = PassRef(run_id=run_id, pass_id=pass_id)
+    try:
+        opened = rt.store.open_pass(
+            PassOpening(
+                run_id=run_id,
+                pass_id=pass_id,
+                holder=rt.holder(),
+                lease_seconds=rt.settings.run_lease_seconds,
+                passes_lost_limit=rt.settings.passes_lost,
+            )
         )
-    )
+    except Exception as unread:
+        # It may have opened with its answer lost.
+        close_later(rt, ref, unread_closing(unread))
+        raise
     if isinstance(opened, PassRefusal):
         return opened is not PassRefusal.HELD
-    code = SuspendCode.TASK_NOT_FOUND
-    closing = Closing()
-    if opened.run.status in OPEN_RUN:
-        closing = Closing(
-            status=next_run_status(opened.run.status, RunEvent.SUSPEND),
-            code=code,
-            error=failure_of(error),
-            due_seconds=backoff_seconds(rt, opened, code),
-        )
-    closed = rt.store.close_pass(PassRef(run_id=run_id, pass_id=pass_id), closing)
+    closing = _closing(rt, opened, error)
+    try:
+        closed = rt.store.close_pass(ref, closing)
+    except Exception:
+        close_later(rt, ref, closing)
+        raise
     if closed is not None:
         send_after(rt, opened.run, closing, closed, due_seconds=closing.due_seconds)
     return True
+
+
+def _closing(rt: Runtime, history: History, error: TaskNotFound) -> Closing:
+    code = SuspendCode.TASK_NOT_FOUND
+    if history.run.status not in OPEN_RUN:
+        return Closing()
+    return Closing(
+        status=next_run_status(history.run.status, RunEvent.SUSPEND),
+        code=code,
+        error=failure_of(error),
+        due_seconds=backoff_seconds(rt, history, code),
+    )

@@ -1,7 +1,8 @@
 """One pass over a run while it is open: what it read, what it wrote, and the way to write.
 
-Every write of a pass goes through here, so that three things hold everywhere: a fenced pass stops writing, a stopped run ends the pass
-before the body sees more, and a store that fails never looks like a failing step to the body (design 3.4).
+Every write of a pass goes through here, so that four things hold everywhere: a fenced pass stops writing, a stopped run ends the pass
+before the body sees more, a store that fails never looks like a failing step to the body (design 3.4), and outcomes that are kept are
+written before anything else is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from pikkuflow.domain.act import PassNews, PassRef, StepWrite
+from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.gate_act import GateReached, GateVerdict
 from pikkuflow.domain.history import History
@@ -17,6 +19,7 @@ from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import NewRun
 from pikkuflow.domain.status import SETTLED_RUN, Dispatch, RunStatus, StepKind, StepStatus, SuspendCode
 from pikkuflow.domain.step import NewStep, Step, first_no
+from pikkuflow.engine.kept_outcomes import KeptOutcomes
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.replay.park import Parked, ParkReason
 
@@ -39,6 +42,7 @@ class OpenPass:
         self.run = history.run
         self.works_child = works_child
         self.ref = PassRef(run_id=history.run.id, pass_id=history.pass_id)
+        self._is_quick = definition is not None and definition.quick
         self.wish = (definition and definition.dispatch) or Dispatch(rt.settings.dispatch)
         self.unwinds = history.run.status is RunStatus.COMPENSATING
         """It undoes its run; otherwise it works the body."""
@@ -55,29 +59,63 @@ class OpenPass:
         """The earliest time at which another pass is worth it."""
         self.broken: BaseException | None = None
         """What ended the pass from below; the body must not see it."""
+        self._kept = KeptOutcomes(self._store, rt.clock)
         self._opened_at = rt.clock.monotonic()
         self._no: int | None = None
 
     # --- writing ----------------------------------------------------------------------------------------------------
     def record(self, write: StepWrite) -> PassNews:
         """Write one in-place row. Parks when the pass is fenced, or when a start met a stopped run."""
-        news = self._seen(self._asked(lambda: self.rt.store.record(self.ref, write)))
-        if write.status in _OUTCOMES:
-            self.is_lost = False
-            self.worked += 1
+        news = self._seen(self._asked(lambda: self._kept.write(write)))
+        if news is None:
+            raise AssertionError("a write was not answered")
         return news
+
+    def keep(self, write: StepWrite, *, began_at: float) -> PassNews | None:
+        """Keep the outcome of a quick step that began at that ``monotonic``, and write what is kept when there is enough of it.
+
+        None: nothing was written. Parks when the pass is fenced.
+        """
+        if not self._kept.add(write, began_at=began_at):
+            return None
+        return self._seen(self._asked(self._kept.write))
+
+    def flush(self) -> None:
+        """Write what is kept. Parks when the pass is fenced or the run was stopped."""
+        news = self._seen(self._asked(self._kept.write))
+        if news is not None:
+            self.stop_if_told(news)
+
+    def flush_aside(self) -> bool:
+        """Write what is kept from another thread than the pass's, which hears of it later. False: it could not be written now."""
+        return self._kept.write_aside()
+
+    def flush_at_last(self) -> None:
+        """Write what is kept if the store takes it, because the pass is broken off; else its steps are worked again."""
+        try:
+            self._kept.write_aside()
+        finally:
+            self._kept.drop()
+
+    def keeps(self, call: StepCall) -> bool:
+        """The author of the step, else of the workflow, has its outcomes kept."""
+        if self.unwinds:
+            return False
+        return self._is_quick if call.quick is None else call.quick
 
     def insert(self, steps: Sequence[NewStep], *, joined: bool = False) -> None:
         """Insert rows, all or none. Parks when the pass is fenced or the run stopped."""
-        self._seen(self._asked(lambda: self.rt.store.insert_steps(self.ref, steps, joined=joined)))
+        self.flush()
+        self._seen([self._asked(lambda: self.rt.store.insert_steps(self.ref, steps, joined=joined))])
 
     def start_child(self, step: NewStep, child: NewRun, *, result: str | None = None) -> None:
         """Insert a child run and the row that it works. Parks when the pass is fenced or the run stopped."""
-        self._seen(self._asked(lambda: self.rt.store.start_child(self.ref, step, child, result=result)))
+        self.flush()
+        self._seen([self._asked(lambda: self.rt.store.start_child(self.ref, step, child, result=result))])
 
     def unwind_child(self, step: NewStep, child: RunId) -> None:
         """Have a completed child undo itself. Parks when the pass is fenced."""
-        self._seen(self._asked(lambda: self.rt.store.unwind_child(self.ref, step, child)))
+        self._seen([self._asked(lambda: self.rt.store.unwind_child(self.ref, step, child))])
 
     def next_no(self) -> int:
         """The next number in the order of the run (``first_no``)."""
@@ -90,15 +128,18 @@ class OpenPass:
 
     def reach_gate(self, step: NewStep) -> GateReached:
         """Reach a gate. Parks when the pass is fenced or the run stopped."""
+        self.flush()
         reached: GateReached | None = self._asked(lambda: self.rt.store.reach_gate(self.ref, step))
-        self._seen(None if reached is None else reached.news)
+        self._seen([None if reached is None else reached.news])
         if reached is None:
             raise Parked(ParkReason.SUPERSEDED)
         return reached
 
     def settle_gate(self, verdict: GateVerdict) -> None:
         """Store what became of an approval's decisions. Parks when the pass is fenced or the run stopped."""
-        self.stop_if_told(self._seen(self._asked(lambda: self.rt.store.settle_gate(self.ref, verdict))))
+        news = self._seen([self._asked(lambda: self.rt.store.settle_gate(self.ref, verdict))])
+        if news is not None:
+            self.stop_if_told(news)
 
     def ask(self, question: Callable[[], Any]) -> Any:
         """Ask the store or the codec something whose failure is not the body's."""
@@ -146,12 +187,34 @@ class OpenPass:
         except BaseException as error:  # noqa: BLE001 - whatever the store raises, the body must not catch it
             self.break_off(error)
 
-    def _seen(self, news: PassNews | None) -> PassNews:
-        if news is None:
-            raise Parked(ParkReason.SUPERSEDED)
-        if not news.written:
-            raise Parked(ParkReason.STOPPED)
-        return news
+    def _store(self, writes: Sequence[StepWrite]) -> Sequence[PassNews | None]:
+        """May be called by the watching thread, while it has what is kept to itself."""
+        answers: Sequence[PassNews | None]
+        if self.rt.writer is not None:
+            answers = self.rt.writer.write([(self.ref, write) for write in writes])
+        elif len(writes) == 1:
+            answers = (self.rt.store.record(self.ref, writes[0]),)
+        else:
+            answers = self.rt.store.record_all([(self.ref, write) for write in writes])
+        outcomes = sum(
+            answer is not None and answer.written and write.status in _OUTCOMES
+            for write, answer in zip(writes, answers, strict=True)
+        )
+        if outcomes:
+            self.is_lost = False
+            self.worked += outcomes
+        return answers
+
+    @staticmethod
+    def _seen(answers: Sequence[PassNews | None]) -> PassNews | None:
+        """The last of the answers to what was written."""
+        last = None
+        for last in answers:
+            if last is None:
+                raise Parked(ParkReason.SUPERSEDED)
+            if not last.written:
+                raise Parked(ParkReason.STOPPED)
+        return last
 
 
 def _leaves_a_mark(row: Step) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from contextvars import copy_context
+from threading import Lock, Semaphore, Thread
 from typing import Final
 
 from pikkuflow.domain.ids import RunId
@@ -13,13 +16,21 @@ from pikkuflow.engine.tell import warn
 from pikkuflow.engine.work_pass import PassEnd, work_pass
 from pikkuflow.errors import NoLeaseService
 
-__all__ = ["orchestrate", "seconds_until_due"]
+__all__ = ["HELPERS", "orchestrate", "seconds_until_due"]
+
+HELPERS: Final = 7
+"""Threads of a process that help with messages for several runs, when outcomes are written together."""
+
+_HELPERS: Final = Semaphore(HELPERS)
 
 _SOONEST_SECONDS: Final = 0.2
 
 
 def orchestrate(rt: Runtime, run_ids: Sequence[RunId]) -> None:
     """Work one pass over each run, in order; what one of them raises does not keep the others back.
+
+    With a group writer they are worked at once, by this thread and up to ``HELPERS`` more of the process, so that they have something to
+    write together.
 
     A run that is held, or whose start is not due, gets a hint and the message succeeds (D11). Runs that the message cannot reach in its
     time (``pass_seconds``), or because the worker stops, get one for now. A settled run is answered by its opening: the door was taken
@@ -28,25 +39,78 @@ def orchestrate(rt: Runtime, run_ids: Sequence[RunId]) -> None:
     Raises:
         NoLeaseService: the engine was composed without leases (T8.4); nothing was opened.
         Exception: the first error of a pass (``StoreUnavailable``), after all were worked.
-        BaseException: ``SystemExit`` and the like, at once.
+        BaseException: ``SystemExit`` and the like, at once (with several threads: when each has ended the pass in hand).
     """
-    begun_at, first = rt.clock.monotonic(), None
-    for at, run_id in enumerate(run_ids):
-        if at and (rt.is_stopping() or rt.clock.monotonic() - begun_at >= rt.settings.pass_seconds):
-            _leave(rt, run_ids[at:])
-            break
+    message = _Message(rt, run_ids)
+    wanted = len(run_ids) - 1 if rt.writer is not None else 0
+    others = [thread for _ in range(wanted) if (thread := _started(message)) is not None]
+    message.work()
+    for thread in others:
+        thread.join()
+    message.end()
+
+
+def _started(message: _Message) -> Thread | None:
+    """One more thread for the message, unless the process has enough of them."""
+    if not _HELPERS.acquire(blocking=False):
+        return None
+
+    def work() -> None:
         try:
-            _work(rt, run_id)
-        except NoLeaseService:
-            raise
-        except Exception as error:  # noqa: BLE001 - raised below, once the others had their pass
-            _note(rt, run_id, error)
-            first = first or error
-        except BaseException:
-            _leave(rt, run_ids[at + 1 :])
-            raise
-    if first is not None:
-        raise first
+            message.work()
+        finally:
+            _HELPERS.release()
+
+    # What is traced, say, is traced there too.
+    thread = Thread(target=copy_context().run, args=(work,), name="pikkuflow-runs", daemon=True)
+    thread.start()
+    return thread
+
+
+class _Message:
+    """The runs of one message, which one thread works or several."""
+
+    def __init__(self, rt: Runtime, run_ids: Sequence[RunId]) -> None:
+        self._rt = rt
+        self._left = deque(run_ids)
+        self._is_begun = False
+        self._lock = Lock()
+        self._begun_at = rt.clock.monotonic()
+        self._first: Exception | None = None
+        self._fatal: BaseException | None = None
+
+    def work(self) -> None:
+        """Work runs while there are any that may be begun."""
+        while (run_id := self._next()) is not None:
+            try:
+                _work(self._rt, run_id)
+            except NoLeaseService as error:
+                self._left.clear()
+                self._fatal = error
+            except Exception as error:  # noqa: BLE001 - raised at the end, once the others had their pass
+                _note(self._rt, run_id, error)
+                self._first = self._first or error
+            except BaseException as error:  # noqa: BLE001 - as above; nothing more is begun
+                self._fatal = error
+
+    def end(self) -> None:
+        """Leave what was not begun to others, and raise what was raised."""
+        for run_id in self._left:
+            self._rt.hints.leave(run_id, 0.0)
+        error = self._fatal or self._first
+        if error is not None:
+            raise error
+
+    def _next(self) -> RunId | None:
+        with self._lock:
+            if not self._left or self._fatal is not None or (self._is_begun and self._is_over()):
+                return None
+            self._is_begun = True
+            return self._left.popleft()
+
+    def _is_over(self) -> bool:
+        rt = self._rt
+        return rt.is_stopping() or rt.clock.monotonic() - self._begun_at >= rt.settings.pass_seconds
 
 
 def _note(rt: Runtime, run_id: RunId, error: Exception) -> None:
@@ -70,8 +134,3 @@ def seconds_until_due(rt: Runtime, run_id: RunId) -> float:
     if run is None or run.due_at is None:
         return _SOONEST_SECONDS
     return max(_SOONEST_SECONDS, (run.due_at - rt.clock.now()).total_seconds())
-
-
-def _leave(rt: Runtime, run_ids: Sequence[RunId]) -> None:
-    for run_id in run_ids:
-        rt.hints.leave(run_id, 0.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from pikkuflow.domain import loss
 from pikkuflow.domain.act import StepMessage, StepWrite
@@ -58,6 +59,8 @@ class Performer:
         """
         self._p.yield_if_due()
         planned = [self._plan(call, reach) for call in reach.calls]
+        if any(item.move is not Move.WORK for item in planned):
+            self._p.flush()
         self._insert(planned, joined=reach.joined)
         self._warn_of_length(reach)
         self._refuse_missing(planned)
@@ -159,7 +162,7 @@ class Performer:
     def _message(self, item: _Planned) -> StepMessage | None:
         row, step = item.call.row, item.step
         if item.move is Move.SEND and row is not None:
-            return message_of(self._p.rt, row)
+            return cast("StepMessage", self._p.ask(lambda: message_of(self._p.rt, row)))
         if item.move is not Move.DISPATCH or step is None or step.delay_seconds:
             return None
         return StepMessage(

@@ -19,14 +19,19 @@ SOON_SECONDS: Final = 1.0
 """How far ahead a hint is left when something could not be done now (D11, D21)."""
 
 
-def wake_runs(rt: Runtime, runs: Sequence[RunRef]) -> bool:
-    """Ask for a pass over each run. False when the broker did not take the messages: a hint is left for each then."""
+def wake_runs(rt: Runtime, runs: Sequence[RunRef], *, advice: str = "") -> bool:
+    """Ask for a pass over each run. False when the broker did not take the messages: a hint is left for each then.
+
+    ``advice`` is said instead of the error's own when they could not be sent.
+    """
     if not runs or not rt.has_broker:
         return False
     try:
         rt.dispatcher.wake(runs)
     except DispatchError as error:
-        warn(rt, f"{len(runs)} run(s) could not be woken: {error}", run_id=runs[0].id)
+        told = f"{error.message} {advice}" if advice else str(error)
+        others = "" if len(runs) == 1 else f", like {len(runs) - 1} more,"
+        warn(rt, f"It{others} could not be woken: {told}", run_id=runs[0].id)
         for run in runs:
             rt.hints.leave(run.id, SOON_SECONDS)
         return False

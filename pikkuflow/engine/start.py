@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pikkuflow.domain.act import RunRef
 from pikkuflow.domain.run import InsertedRun, NewRun
@@ -11,6 +12,8 @@ from pikkuflow.engine.send import wake_runs
 from pikkuflow.errors import NoBroker, RunExists
 
 __all__ = ["start_runs"]
+
+_STORED: Final = "It is stored, and begins by itself once the broker runs, with a worker of this application."
 
 
 def start_runs(rt: Runtime, runs: Sequence[NewRun]) -> tuple[InsertedRun, ...]:
@@ -29,7 +32,8 @@ def start_runs(rt: Runtime, runs: Sequence[NewRun]) -> tuple[InsertedRun, ...]:
         )
     inserted = rt.store.insert_runs(runs)
     pairs = list(zip(runs, inserted, strict=True))
-    wake_runs(rt, [RunRef(id=new.id, workflow=new.workflow) for new, found in pairs if _wants_waking(new, found)])
+    woken = [RunRef(id=new.id, workflow=new.workflow) for new, found in pairs if _wants_waking(new, found)]
+    wake_runs(rt, woken, advice=_STORED)
     for new, found in pairs:
         if found.created and not new.inline and new.delay_seconds:
             rt.hints.leave(new.id, new.delay_seconds)

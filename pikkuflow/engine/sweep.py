@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from pikkuflow.domain.act import RunRef, StepMessage, SweepRequest, Swept
-from pikkuflow.engine.deliver import deliver
+from pikkuflow.engine.deliver import Delivery, deliver
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import routed
 from pikkuflow.engine.tell import warn
@@ -58,6 +58,10 @@ class SweepCounts:
     """Dispatched retries that are due."""
     delivered: int = 0
     """Outcomes handed on that could not be before."""
+    unsent: int = 0
+    """Runs and steps that were found and whose messages did not leave; a later sweep sends them."""
+    undelivered: int = 0
+    """Outcomes that could still not be handed on."""
 
     def __add__(self, other: SweepCounts) -> SweepCounts:
         """Sum them field by field."""
@@ -65,7 +69,7 @@ class SweepCounts:
 
     def __bool__(self) -> bool:
         """Whether anything was driven."""
-        return any(getattr(self, f.name) for f in fields(self))
+        return any((self.resumed, self.redispatched, self.woken, self.retried, self.delivered))
 
 
 def sweep(rt: Runtime, kind: SweepKind, *, startup: bool = False) -> SweepCounts:
@@ -129,6 +133,14 @@ def _swept(rt: Runtime, kind: SweepKind, held: HeldLease | None, *, startup: boo
     return counts
 
 
+_COUNTED: Final = {
+    Delivery.DONE: SweepCounts(delivered=1),
+    Delivery.NOTHING: SweepCounts(),
+    Delivery.FAILED: SweepCounts(undelivered=1),
+    Delivery.AWAY: SweepCounts(undelivered=1),
+}
+
+
 class _Sweep:
     def __init__(self, rt: Runtime, kind: SweepKind, held: HeldLease | None, *, startup: bool) -> None:
         self._rt = rt
@@ -164,11 +176,14 @@ class _Sweep:
         return pages[self._kind](request)
 
     def _drive(self, page: Swept) -> SweepCounts:
+        for run_id in page.forgotten:
+            warn(self._rt, "Nothing would have moved this run on; the sweep gives it a pass.", run_id=run_id)
         runs = self._send(page.runs, self._rt.dispatcher.wake)
         steps = self._send(page.steps, self._send_steps)
+        unsent = len(page.runs) + len(page.steps) - runs - steps
         if self._kind is SweepKind.SCHEDULED:
-            return SweepCounts(woken=runs, retried=steps)
-        return SweepCounts(resumed=runs, redispatched=steps)
+            return SweepCounts(woken=runs, retried=steps, unsent=unsent)
+        return SweepCounts(resumed=runs, redispatched=steps, unsent=unsent)
 
     def _send_steps(self, messages: Sequence[StepMessage]) -> None:
         self._rt.dispatcher.send_steps([routed(self._rt, message) for message in messages])
@@ -181,7 +196,12 @@ class _Sweep:
             send(items)
         except DispatchError as error:
             # The broker is away for all of them alike; the rows come back when their next-send time is over.
-            warn(self._rt, f"The {self._kind} sweep could not send {len(items)} message(s): {error}")
+            first = items[0]
+            warn(
+                self._rt,
+                f"The {self._kind} sweep could not send {_what(items)}: {error}",
+                run_id=first.id if isinstance(first, RunRef) else first.run_id,
+            )
             return 0
         except Exception:  # noqa: BLE001 - found out which below
             return sum(self._send_one(item, send) for item in items)
@@ -213,8 +233,26 @@ class _Sweep:
                 return
 
     def _deliver(self) -> SweepCounts:
-        runs = self._rt.store.undelivered_runs(self._rt.settings.sweep_page)
-        return SweepCounts(delivered=sum(deliver(self._rt, run) for run in runs))
+        """Outcomes that are due to be handed on, until an outage: those not tried keep their time and come first when it is over."""
+        store, counts = self._rt.store, SweepCounts()
+        while self._held is None or not self._held.is_lost:
+            runs = store.undelivered_runs(self._rt.settings.sweep_page)
+            for run in runs:
+                # Before it is tried: one whose delivery kills this process would be the first of every page.
+                if not store.put_off_delivery(run.id):
+                    continue
+                result = deliver(self._rt, run)
+                counts += _COUNTED[result]
+                if result is Delivery.AWAY:
+                    return counts
+            if not runs:
+                break
+        return counts
+
+
+def _what(items: Sequence[RunRef | StepMessage]) -> str:
+    noun = "run" if isinstance(items[0], RunRef) else "step"
+    return f"this {noun}" if len(items) == 1 else f"{len(items)} {noun}s, this one among them"
 
 
 def _threshold(rt: Runtime, kind: SweepKind) -> float:

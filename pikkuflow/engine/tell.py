@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from pikkuflow.domain.ids import RunId
@@ -34,4 +35,6 @@ def _tell(call: Callable[[], None]) -> None:
     try:
         call()
     except Exception:
-        _LOGGER.exception("An observer failed.")
+        # What failed may be a log handler: then this fails as well.
+        with suppress(Exception):
+            _LOGGER.exception("An observer failed.")

@@ -1,6 +1,9 @@
-"""Record the start of a step in place once it has worked for a while, so that long steps are visible (design 2).
+"""Do what is due while a step works (design 2).
 
-A quick step pays two dictionary writes for this. One daemon thread in each process looks at what is being worked; it sleeps while there is
+Its start is recorded once it has worked for a while, so that long steps are visible, and outcomes of quick steps before it are written once
+they have been kept long enough.
+
+A short step pays two dictionary writes for this. One daemon thread in each process looks at what is being worked; it sleeps while there is
 nothing. A start that arrives after its outcome is refused by the store, so nothing has to be waited for.
 """
 
@@ -15,7 +18,7 @@ from typing import Final
 
 __all__ = ["WATCH", "StartWatch"]
 
-_SHORTEST_LOOK_SECONDS: Final = 0.02
+_SHORTEST_LOOK_SECONDS: Final = 0.005
 _LOOKS_BEFORE_REST: Final = 20
 """Empty looks after which the thread sleeps until the next step."""
 
@@ -27,7 +30,7 @@ class _Watched:
 
 
 class StartWatch:
-    """The steps being worked in this process whose start is not recorded."""
+    """What is being worked in this process, and what is to be done about it in a while."""
 
     def __init__(self) -> None:
         self._reset()
@@ -36,6 +39,7 @@ class StartWatch:
         self._watched: dict[int, _Watched] = {}
         self._keys = count()
         self._busy = Event()
+        self._pause = Event()
         self._lock = Lock()
         self._thread: Thread | None = None
         self._look_seconds = 1.0
@@ -44,13 +48,16 @@ class StartWatch:
         """Watch an attempt. ``record`` is called once, from the watching thread, when ``is_due``; it must not raise."""
         key = next(self._keys)
         self._watched[key] = _Watched(is_due, record)
-        self._look_seconds = max(_SHORTEST_LOOK_SECONDS, min(self._look_seconds, after_seconds / 2))
+        look_seconds = max(_SHORTEST_LOOK_SECONDS, after_seconds / 2)
+        if look_seconds < self._look_seconds:
+            self._look_seconds = look_seconds
+            self._pause.set()
         if not self._busy.is_set():
             self._rouse()
         return key
 
     def end(self, key: int) -> None:
-        """The attempt has ended."""
+        """The attempt has ended, or what was to be done is done."""
         self._watched.pop(key, None)
 
     def look(self) -> None:
@@ -67,10 +74,11 @@ class StartWatch:
                 self._thread.start()
 
     def _watch(self) -> None:
-        pause, empty = Event(), 0
+        empty = 0
         while True:
             self._busy.wait()
-            pause.wait(self._look_seconds)
+            self._pause.wait(self._look_seconds)
+            self._pause.clear()
             self.look()
             empty = 0 if self._watched else empty + 1
             if empty >= _LOOKS_BEFORE_REST:

@@ -11,11 +11,13 @@ from pikkuflow.domain.run import Run
 from pikkuflow.domain.step import Step
 from pikkuflow.engine.break_off import is_outage
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
+from pikkuflow.engine.outlast import outlast
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import SOON_SECONDS, message_of, send_steps, wake_runs
 from pikkuflow.engine.step_rows import given_to, options_of
 from pikkuflow.engine.tell import warn
-from pikkuflow.errors import StepSuperseded
+from pikkuflow.engine.unstarted import Unstarted, give_back
+from pikkuflow.errors import PayloadError, StepSuperseded, StoreUnavailable
 from pikkuflow.ports import Attempted, AttemptEnd, StepWork
 
 __all__ = ["settle", "work_claim"]
@@ -24,13 +26,17 @@ _HEAD_START_SECONDS: Final = 1.0
 """A limit counts from the message's arrival in the child, a little before its claim."""
 
 
-def work_claim(rt: Runtime, run: Run, step: Step) -> bool:
+def work_claim(rt: Runtime, run: Run, step: Step, unstarted: Unstarted) -> bool:
     """Work a claimed step. True: the run wants a wake-up.
 
-    An outcome that another attempt outdated is dropped with a warning (T7.8 to T7.10). A store outage is not a failure of the work: it is
-    raised, and nothing is recorded in its place (spec 5.6).
+    ``unstarted`` is what its message claimed besides. When the process is told to end, that is given back first: there may be time for no
+    more, and a row that is still running then is the one that was at work (``fail_claim``).
+
+    An outcome that another attempt outdated is dropped with a warning (T7.8 to T7.10). An outage of the store or of a codec hook is not a
+    failure of the work: the outcome is tried until it is stored. A worker that has been stopping for 10 s raises it, and nothing is
+    recorded in its place (spec 5.6).
     """
-    return _Claimed(rt, run, step).work()
+    return _Claimed(rt, run, step, unstarted).work()
 
 
 def settle(rt: Runtime, step: Step, ending: Ending) -> bool:
@@ -70,20 +76,24 @@ def _try_again(rt: Runtime, step: Step, ending: Ending) -> None:
 
 
 class _Claimed:
-    def __init__(self, rt: Runtime, run: Run, step: Step) -> None:
+    def __init__(self, rt: Runtime, run: Run, step: Step, unstarted: Unstarted) -> None:
         self._rt = rt
+        self._unstarted = unstarted
         self._run = run
         self._step = step
         self._is_told = False
+        self._ending: Ending | None = None
         self._wakes = False
         self._began_at = rt.clock.monotonic()
 
     def work(self) -> bool:
         try:
-            self._rt.runner.run(self._step_work(), self._commit)
+            self._rt.runner.run(self._read(), self._commit)
         except StepSuperseded as error:
             warn(self._rt, str(error), run_id=self._run.id)
         except BaseException as error:
+            if not isinstance(error, Exception):
+                self._unstarted.give_back()
             if not (self._is_told or is_outage(error)):
                 self._end_by(error)
                 if isinstance(error, Exception):
@@ -113,16 +123,41 @@ class _Claimed:
 
     def _commit(self, attempted: Attempted) -> bool:
         self._is_told = True
-        step = self._step
-        tried = Tried(
-            step=step.name,
-            attempt=step.attempt,
-            retries=step.retries,
-            retry_delay=step.retry_delay,
+        ending = outlast(
+            self._rt,
+            lambda: self._store(attempted),
+            what=f"Storing the outcome of step {self._step.name!r}",
+            run_id=self._run.id,
+            is_outage=lambda error: self._ending is None or is_outage(error),
         )
-        ending = ending_of(self._rt, tried, attempted)
-        self._wakes = settle(self._rt, step, ending)
         return ending.answer_to(attempted)
+
+    def _store(self, attempted: Attempted) -> Ending:
+        """Encode the outcome, then write it. Until it is encoded, what is raised is a codec hook's: what cannot be stored is an ending."""
+        step = self._step
+        tried = Tried(step=step.name, attempt=step.attempt, retries=step.retries, retry_delay=step.retry_delay)
+        if self._ending is None:
+            self._ending = ending_of(self._rt, tried, attempted)
+        self._wakes = settle(self._rt, step, self._ending)
+        return self._ending
+
+    def _read(self) -> StepWork:
+        """The work with its arguments. A worker that stops before they can be read gives the step back: it was never begun."""
+        try:
+            return outlast(
+                self._rt,
+                self._step_work,
+                what=f"Reading the arguments of step {self._step.name!r}",
+                run_id=self._run.id,
+                is_outage=lambda _error: True,
+            )
+        except PayloadError:
+            raise
+        except Exception as error:
+            give_back(self._rt, [self._step])
+            raise StoreUnavailable(
+                f"The arguments of step {self._step.name!r} cannot be read now: {error!r}"
+            ) from error
 
     def _step_work(self) -> StepWork:
         step, run = self._step, self._run

@@ -26,7 +26,8 @@ from pikkuflow.engine.tell import tell_pass_ended, warn
 from pikkuflow.engine.unwind import unwind
 from pikkuflow.errors import VersionConflict, WorkflowNotFound
 from pikkuflow.ports import PassEnded, PassOutcome
-from pikkuflow.replay.outcome import Failed, Outcome
+from pikkuflow.replay.outcome import Failed, Outcome, ParkedOutcome
+from pikkuflow.replay.park import Parked
 from pikkuflow.replay.replay import replay
 
 __all__ = ["PassEnd", "PassResult", "work_pass"]
@@ -160,7 +161,7 @@ class _Pass:
     def _outcome(self, p: OpenPass, definition: WorkflowDefinition) -> Outcome | None:
         rt = self._rt
         try:
-            return replay(
+            outcome = replay(
                 definition,
                 p.history,
                 perform=Performer(p),
@@ -168,9 +169,14 @@ class _Pass:
                 decode=rt.codec.decode,
                 warn=lambda message: warn(rt, message, run_id=self._run_id),
             )
+            if p.broken is None:
+                p.flush()
+        except Parked as parked:
+            return ParkedOutcome(parked)
         except BaseException as error:  # noqa: BLE001 - it goes on its way once the run is let go
             p.broken = p.broken or error
             return None
+        return outcome
 
     def _closing(self, p: OpenPass, outcome: Outcome) -> Closing | None:
         try:
@@ -195,6 +201,7 @@ class _Pass:
 
     def _let_go(self, p: OpenPass, error: BaseException) -> None:
         """The pass ends by something that is not the run's: what it learned is recorded, another pass goes on in a while."""
+        p.flush_at_last()
         closing = self._broken(p.run, error, worked=p.worked > 0, sent=tuple(p.sent))
         _tell(p, PassOutcome.INTERRUPTED)
         try:

@@ -11,13 +11,14 @@ from pikkuflow.domain.act import (
     Closed,
     Closing,
     Expired,
+    FoundRun,
     PassNews,
     PassOpening,
     PassRef,
     PassRefusal,
     Renewed,
-    RunRef,
     Settlement,
+    StepMessage,
     StepOutcome,
     StepWrite,
     SweepRequest,
@@ -25,7 +26,7 @@ from pikkuflow.domain.act import (
     Upcoming,
 )
 from pikkuflow.domain.history import History
-from pikkuflow.domain.ids import Holder, RunId, StepName
+from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
 from pikkuflow.domain.step import Attempt, NewStep, Step
 from pikkuflow.ports.gates import GateStore
@@ -69,6 +70,14 @@ class RunStore(GateStore, StoppingStore, Protocol):
         """
         ...
 
+    def record_all(self, writes: Sequence[tuple[PassRef, StepWrite]]) -> tuple[PassNews | None, ...]:
+        """Write in-place rows of one run or of several in one transaction: for each what ``record`` would answer, in the order given.
+
+        A step is in it once at most. Runs are locked in the order of their ids. Each write is fenced, judged and answered by itself; one
+        that the store cannot take (a text that it cannot hold) raises and leaves all of them unwritten.
+        """
+        ...
+
     def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
         """Insert pending (sleeps: scheduled) rows with one multi-row insert, if the run is open (compensations: if it unwinds).
 
@@ -107,8 +116,19 @@ class RunStore(GateStore, StoppingStore, Protocol):
         """Store the outcomes of claimed attempts, each fenced by attempt and claim id.
 
         News rises when a settled step has no fan, or its fan's counter reaches zero (taken down on a locked row in the same
-        transaction).
+        transaction). What raises it, here and at a child's end, clears ``passes_lost`` and leaves the mark ``lost``.
         PENDING raises none. A failure settles its member like a success.
+        """
+        ...
+
+    def give_back(
+        self, run_id: RunId, claim_id: ClaimId, steps: Sequence[tuple[StepName, int]]
+    ) -> tuple[StepMessage, ...]:
+        """Give back claimed steps whose work never began; they wait again, due at once, with the attempt of the claim.
+
+        None is charged for it, and nothing goes to the attempts table. Fenced by attempt and claim id like an outcome: a step that another
+        has, or that is settled, is left alone. Returns the messages to send, of those given back before too. No news rises. In a
+        run that is settled, rows end as its closing ends waiting ones, and there is nothing to send.
         """
         ...
 
@@ -134,8 +154,8 @@ class RunStore(GateStore, StoppingStore, Protocol):
     def sweep_stalled(self, request: SweepRequest) -> Swept:
         """Find non-terminal runs (suspended and compensating too) that nobody looks after (design 3.8).
 
-        They have unseen news older than the threshold, or a lapsed pass, or, as a backstop, are running with no pass, claim,
-        unsent row, due row or live child and untouched for 5 minutes.
+        They have unseen news older than the threshold, or a lapsed pass, or, as a backstop (``forgotten``), are running with no
+        pass, time of their own, claim, unsent row, due row or live child and untouched for 5 minutes.
         """
         ...
 
@@ -150,7 +170,8 @@ class RunStore(GateStore, StoppingStore, Protocol):
     def sweep_scheduled(self, request: SweepRequest) -> Swept:
         """Find everything with a ``due_at`` more than the threshold in the past.
 
-        Sleeps, in-place retries and runs come as runs to wake, dispatched retries as messages.
+        Sleeps, in-place retries and runs come as runs to wake, dispatched retries as messages. A run that is due itself is driven
+        for that, not for its rows as well.
         """
         ...
 
@@ -163,7 +184,17 @@ class RunStore(GateStore, StoppingStore, Protocol):
         ...
 
     def undelivered_runs(self, limit: int) -> tuple[Run, ...]:
-        """Settled runs with a ``handover`` that are not marked delivered."""
+        """Settled runs with a ``handover`` that are not marked delivered and due to be handed on, those due longest first.
+
+        A run is due as soon as it settles, and again when the time that ``put_off_delivery`` gave it is over.
+        """
+        ...
+
+    def put_off_delivery(self, run_id: RunId) -> bool:
+        """Have an outcome that is due handed on (again) later: in 30 s, doubling with each call, at most 10 min (D13).
+
+        False: it is not due (any more): another sweeper has it, or it was marked delivered.
+        """
         ...
 
     def mark_delivered(self, run_id: RunId) -> None:
@@ -175,8 +206,8 @@ class RunStore(GateStore, StoppingStore, Protocol):
         """The run, or None."""
         ...
 
-    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[RunRef, ...]:
-        """Those of the runs that are there and not settled, in no order: one read for all of them."""
+    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[FoundRun, ...]:
+        """Those of the runs that are there and not settled, and whether a live pass holds them, in no order: one read for all of them."""
         ...
 
     def upcoming(self, within_seconds: float, limit: int, after: str | None = None) -> Upcoming:

@@ -110,5 +110,9 @@ class Deliverer(Protocol):
         ...
 
     def deliver(self, run: Run) -> None:
-        """Hand it on; may be called again for the same run. Raises whatever the backend or broker raises; a sweep repeats it."""
+        """Hand it on; may be called again for the same run, since a sweep repeats what failed.
+
+        Raises ``ConnectionError`` when the backend or the broker does not answer, so that other runs would fare no better; anything else
+        that they raise is about this run.
+        """
         ...

@@ -42,10 +42,11 @@ class Codec(Protocol):
     def encode(self, value: Any, *, what: str) -> str:
         """Text of the value; ``what`` names it in errors (``result of step 'x'``).
 
-        Raises ``PayloadError`` when it cannot be stored as it is (lock object, set, NaN) or is larger than the limit.
+        Raises ``PayloadError`` when it cannot be stored as it is (lock object, set, NaN) or is larger than the limit. Anything else that is
+        raised is the codec hook's, and over when that can do its work again.
         """
         ...
 
     def decode(self, text: str) -> Any:
-        """The value of a text that ``encode`` made."""
+        """The value of a text that ``encode`` made. Raises as ``encode`` does."""
         ...

@@ -21,6 +21,8 @@ class StepChoices(TypedDict, total=False):
     ``retries``: how many times more a failing step is tried (attempts are one more). ``retry_delay``: seconds, a ``timedelta``, text such
     as ``"10s"``, or ``"exponential"``. ``no_retry_on``: exception types that are final at once. ``dispatch``: where the step is worked.
     ``record_start``: its start is stored before it works. ``compensate``: False leaves it out when the run is undone.
+    ``quick``: its outcome may be kept for a moment and written with others, so that it may be worked again after a crash; default: as its
+    workflow says.
     """
 
     retries: int
@@ -29,11 +31,12 @@ class StepChoices(TypedDict, total=False):
     dispatch: Dispatch | Literal["auto", "queue", "inline"]
     record_start: bool
     compensate: bool
+    quick: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOptions:
-    """Checked options. None leaves the choice to the workflow or to the settings; ``retry_delay`` is text (spec 8.4).
+    """Checked options. None leaves the choice to the workflow or to the settings. ``retry_delay`` is text (spec 8.4).
 
     ``detached``: a child run that nobody waits for; of ``do`` only.
     """
@@ -45,6 +48,7 @@ class StepOptions:
     record_start: bool = False
     compensate: bool = True
     detached: bool = False
+    quick: bool | None = None
 
 
 PLAIN: Final = StepOptions()
@@ -74,6 +78,7 @@ def step_options(given: Mapping[str, Any]) -> StepOptions:
         record_start=_flag("record_start", given.get("record_start", False)),
         compensate=_flag("compensate", given.get("compensate", True)),
         detached=_flag("detached", given.get("detached", False)),
+        quick=None if given.get("quick") is None else _flag("quick", given["quick"]),
     )
 
 

@@ -96,6 +96,19 @@ def test_send_task_needs_no_code_here(steps: Any) -> None:
     assert steps.pikku.runs.get("sent-1").head().workflow == "steps.echo"
 
 
+def test_a_start_message_under_a_taken_id_leaves_the_outcome_alone(steps: Any) -> None:
+    """Scenario 11, T15.2: refused though it is, Celery's result of the run that has the id stays what it was."""
+    result = steps.echo.delay("mine")
+    assert result.get(timeout=SECONDS) == "mine"
+    steps.app.send_task("steps.echo", ("theirs",), task_id=result.id)
+    assert steps.echo.start("after").result(timeout=SECONDS) == "after"
+    steps.app.send_task("steps.echo", ("theirs",), task_id=result.id)
+    assert steps.echo.start("after that").result(timeout=SECONDS) == "after that"
+    assert steps.app.AsyncResult(result.id).state == "SUCCESS"
+    assert steps.app.AsyncResult(result.id).get(timeout=SECONDS) == "mine"
+    assert steps.pikku.runs.get(result.id).result(timeout=0) == "mine"
+
+
 def test_beat_starts_runs(running: Deployment, steps: Any) -> None:
     """An ordinary beat entry names the workflow."""
     beat = running.beat("steps", env={"STEPS_BEAT": "1"})

@@ -58,3 +58,37 @@ def test_what_does_not_apply_says_why() -> None:
     """A reason, with the decision it follows from."""
     reasons = [(identifier, why) for identifier, state, why in ROWS if state == "n/a"]
     assert [identifier for identifier, why in reasons if not re.search(r"\bD\d+\b|design \d", why)] == []
+
+
+# --- scenarios, and the tables of docs/guarantees.md --------------------------------------------------------------------
+
+_SCENARIO = re.compile(r"^\| (\d\d)(?:, first half)? \|.*?\|(.*)\|$", flags=re.MULTILINE)
+SCENARIOS = _SCENARIO.findall((ROOT / "docs" / "acceptance.md").read_text(encoding="utf-8"))
+BUILT = {1, 2, 3, 5, 6, 7, 11, 12, 13, 14, 16, 17, 18, 20, 29, 37, 39, 40, 41, 44, 48, 50}
+"""Scenarios that concern what is built (issue B)."""
+
+
+def test_every_scenario_that_concerns_what_is_built_is_listed_once() -> None:
+    """More may be there; none twice."""
+    numbers = Counter(int(number) for number, _ in SCENARIOS)
+    assert set(numbers) >= BUILT
+    assert set(numbers.values()) == {1}
+
+
+@pytest.mark.parametrize(("number", "where"), SCENARIOS)
+def test_a_listed_scenario_has_tests_that_say_so(number: str, where: str) -> None:
+    """Each test named exists, and its docstring names the scenario."""
+    named = re.findall(r"`([^`:]+)::([^`]+)`", where)
+    assert named
+    for path, test in named:
+        source = _tests_of(path).get(test)
+        assert source is not None, f"{path} has no {test}"
+        assert re.search(rf"(?i)scenarios?\b[^.:]*\b{number}\b", source), f"{test} does not name scenario {number}"
+
+
+def test_every_proof_of_a_guarantee_exists() -> None:
+    """The tables of ``docs/guarantees.md`` name tests that are there, and each row of the crash matrix names one."""
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[^`:]+)::([^`]+)`", text)
+    assert len(named) > 40
+    assert [f"{path}::{test}" for path, test in named if test not in _tests_of(path)] == []

@@ -17,6 +17,7 @@ from pikkuflow.domain.act import (
     PassRef,
     PassRefusal,
     Settlement,
+    StepMessage,
     StepOutcome,
     StepWrite,
     SweepRequest,
@@ -227,6 +228,13 @@ class Scene:
     def try_again(self, name: str = "a", attempt: int = 1, claim: str = "c1", **more: Any) -> Settlement:
         """Store a failure with attempts left; ``delay_seconds`` until the next."""
         return self.settle(StepStatus.PENDING, name, attempt, claim, **{"error": BOOM, "delay_seconds": 0.0, **more})
+
+    def give_back(
+        self, *names: str, attempt: int = 1, claim: str = "c1", run_id: str = "r1"
+    ) -> tuple[StepMessage, ...]:
+        """Give back claimed steps that never began."""
+        steps = [(StepName(name), attempt) for name in names]
+        return self.store.give_back(RunId(run_id), ClaimId(claim), steps)
 
     def step(self, name: str = "a", run_id: str = "r1") -> Step:
         """A row, which must be there."""

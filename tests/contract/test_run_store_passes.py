@@ -6,9 +6,11 @@ from functools import partial
 
 from pikkuflow.domain.act import Closing, PassRefusal
 from pikkuflow.domain.history import History
-from pikkuflow.domain.ids import RunId
-from pikkuflow.domain.status import RunStatus, StepStatus, SuspendCode
-from tests.contract.scene import BOOM, Scene, race
+from pikkuflow.domain.ids import RunId, StepName
+from pikkuflow.domain.run import ParentStep
+from pikkuflow.domain.status import RunStatus, StepKind, StepStatus, SuspendCode
+from pikkuflow.domain.step import Place
+from tests.contract.scene import BOOM, Scene, new_run, new_step, race
 
 
 def test_a_pass_opens_and_knows_the_run_and_its_steps(scene: Scene) -> None:
@@ -107,6 +109,45 @@ def test_a_resumed_run_has_its_lost_passes_forgiven(scene: Scene) -> None:
     assert scene.store.resume_run(RunId("r1")) is not None
     history = scene.open(by="p3", limit=1)
     assert history.run.passes_lost == 0
+
+
+def test_an_outcome_from_elsewhere_ends_a_row_of_lost_passes(scene: Scene) -> None:
+    """Design 2: ten in a row *without a new outcome*; the mark stays until an outcome in place."""
+    scene.dispatch("a")
+    scene.claimed("a")
+    scene.open(by="p2")
+    scene.advance(31)
+    assert scene.open(by="p3", limit=3).run.passes_lost == 1
+    scene.succeed("a")
+    assert (scene.run().passes_lost, scene.run().lost) == (0, True)
+    scene.advance(31)
+    assert scene.open(by="p4", limit=2).run.passes_lost == 1
+
+
+def test_a_failed_attempt_with_attempts_left_ends_no_row_of_lost_passes(scene: Scene) -> None:
+    """Design 2: it raises no news and is no outcome yet."""
+    scene.dispatch("a")
+    scene.claimed("a")
+    scene.open(by="p2")
+    scene.advance(31)
+    scene.open(by="p3", limit=3)
+    scene.try_again("a")
+    assert scene.run().passes_lost == 1
+
+
+def test_a_childs_end_ends_its_parents_row_of_lost_passes(scene: Scene) -> None:
+    """Design 2, D9: the outcome of a child run is one of the parent's."""
+    ref = scene.begin()
+    scene.store.start_child(
+        ref,
+        new_step("kid", kind=StepKind.CHILD, place=Place.child("child"), queue=None),
+        new_run("child", parent=ParentStep(run_id=RunId("r1"), step=StepName("kid"))),
+    )
+    scene.advance(31)
+    scene.open(by="p2", limit=3)
+    scene.open("child", "p9")
+    scene.close(scene.ref("child", "p9"), status=RunStatus.COMPLETED, output="1")
+    assert scene.run().passes_lost == 0
 
 
 def test_a_lapsed_pass_that_nobody_took_may_still_write_and_close(scene: Scene) -> None:

@@ -265,6 +265,37 @@ def test_undelivered_runs_are_bounded(scene: Scene) -> None:
     assert len(scene.store.undelivered_runs(2)) == 2
 
 
+def test_an_outcome_that_was_put_off_comes_later_and_later(scene: Scene) -> None:
+    """Design 7, D13: 30 s, then 60 s, at most 10 min; the others come meanwhile, and only what is due is put off."""
+    for run_id in ("r1", "r2"):
+        _settle(scene, run_id, handover="{}")
+    assert scene.store.put_off_delivery(RunId("r1"))
+    assert not scene.store.put_off_delivery(RunId("r1"))
+    assert [run.id for run in scene.store.undelivered_runs(10)] == ["r2"]
+    scene.advance(31)
+    assert [run.id for run in scene.store.undelivered_runs(10)] == ["r2", "r1"]
+    waits = []
+    for _ in range(6):
+        assert scene.store.put_off_delivery(RunId("r1"))
+        waited = 0
+        while len(scene.store.undelivered_runs(10)) == 1:
+            scene.advance(31)
+            waited += 1
+        waits.append(waited)
+    assert waits == [2, 4, 8, 16, 20, 20]
+
+
+def test_an_outcome_that_was_handed_on_is_not_put_off(scene: Scene) -> None:
+    """Design 7: marked delivered is the end of it, also for a run that asked for nothing, goes on, or is unknown."""
+    _settle(scene, "r1", handover="{}")
+    _settle(scene, "r2")
+    scene.insert("r3", handover="{}")
+    scene.store.mark_delivered(RunId("r1"))
+    for run_id in ("r1", "r2", "r3", "unknown"):
+        assert not scene.store.put_off_delivery(RunId(run_id))
+    assert scene.store.undelivered_runs(10) == ()
+
+
 def test_the_ages_of_sweeps_are_known(scene: Scene) -> None:
     """Design 3.8: the fallback finds out how long no sweep has run."""
     assert dict(scene.store.sweep_ages()) == {}

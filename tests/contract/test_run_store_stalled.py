@@ -156,6 +156,21 @@ def test_a_run_that_nothing_will_move_gets_a_pass(scene: Scene) -> None:
     assert scene.stalled() == ["r1"]
 
 
+def test_a_run_that_only_the_backstop_found_is_named_once(scene: Scene) -> None:
+    """Design 3.8: what is warned of is not what had unseen news or a lapsed pass, nor the same message sent again."""
+    _forgotten(scene)
+    scene.insert("news")
+    scene.begin("lapsed")
+    scene.advance(310)
+    page = scene.store.sweep_stalled(scene.sweep())
+    assert sorted(ref.id for ref in page.runs) == ["lapsed", "news", "r1"]
+    assert page.forgotten == ("r1",)
+    scene.advance(31)
+    page = scene.store.sweep_stalled(scene.sweep())
+    assert "r1" in [ref.id for ref in page.runs]
+    assert page.forgotten == ()
+
+
 def test_a_compensating_run_that_nothing_will_move_gets_a_pass(scene: Scene) -> None:
     """Design 3.8: the backstop is for compensating runs, too, and not for suspended ones, which wait for a person."""
     _forgotten(scene)

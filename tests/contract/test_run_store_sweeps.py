@@ -148,6 +148,22 @@ def test_a_sleep_that_is_due_wakes_its_run(scene: Scene) -> None:
     assert scene.due() == ["r1"]
 
 
+def test_a_run_that_is_due_is_not_driven_for_its_rows_as_well(scene: Scene) -> None:
+    """T10.5, D12: a sleeper whose run has the time too is found once, whatever the page; a row due before its run counts by itself."""
+    ref = scene.begin()
+    nap = {"kind": StepKind.SLEEP, "task": None, "args": None, "place": Place.in_pass("p1"), "queue": None}
+    scene.store.insert_steps(ref, [new_step("nap", delay_seconds=60.0, **nap)])
+    scene.park(ref, due_seconds=60.0)
+    scene.advance(61)
+    pages = scene.pages(scene.store.sweep_scheduled, 0.0, 1)
+    assert [run.id for page in pages for run in page.runs] == ["r1"]
+
+    scene.advance(31)
+    scene.open(by="p2")
+    scene.park(scene.ref(by="p2"), due_seconds=3600.0)
+    assert scene.due() == ["r1"]
+
+
 def test_a_threshold_keeps_what_became_due_just_now(scene: Scene) -> None:
     """Spec 7.3: only what is due for longer than the threshold."""
     scene.sleeping(seconds=60.0)

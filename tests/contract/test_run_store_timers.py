@@ -18,8 +18,28 @@ def test_runs_are_found_by_their_ids_in_one_read(scene: Scene) -> None:
 
     found = scene.store.find_runs([RunId(run_id) for run_id in ("r2", "nobody", "r3", "r1", "r2")])
 
-    assert sorted((ref.id, ref.workflow) for ref in found) == [("r1", "shop.order"), ("r2", "shop.order")]
+    assert sorted((one.ref.id, one.ref.workflow) for one in found) == [("r1", "shop.order"), ("r2", "shop.order")]
     assert scene.store.find_runs([]) == ()
+
+
+def test_a_run_that_is_held_is_found_with_how_long_and_how_much_longer(scene: Scene) -> None:
+    """D11, H11: a wake-up of it would be turned away; by the database's clock."""
+    scene.begin("r1")
+    scene.advance(20)
+    (found,) = scene.store.find_runs([RunId("r1")])
+    assert found.held_seconds == pytest.approx(20, abs=3)
+    assert found.left_seconds == pytest.approx(10, abs=3)
+
+    scene.advance(11)
+    (lapsed,) = scene.store.find_runs([RunId("r1")])
+    assert lapsed.held_seconds is None
+
+    scene.open(by="p2")
+    (taken,) = scene.store.find_runs([RunId("r1")])
+    assert taken.held_seconds == pytest.approx(0, abs=3)
+    scene.park(scene.ref(by="p2"))
+    (free,) = scene.store.find_runs([RunId("r1")])
+    assert free.held_seconds is None
 
 
 def test_a_sleep_that_is_coming_is_told_with_its_rest(scene: Scene) -> None:
@@ -45,6 +65,18 @@ def test_retries_and_delayed_starts_are_coming_too(scene: Scene) -> None:
     coming = {due.run_id: round(due.in_seconds, -1) for due in scene.store.upcoming(3600.0, 10).due}
 
     assert coming == {"r1": 30, "r2": 50}
+
+
+def test_a_run_and_its_row_have_one_hint(scene: Scene) -> None:
+    """Design 4: one hint a run, for the earlier of the two."""
+    scene.sleeping("r1", 60.0)
+    scene.sleeping("r2", 60.0)
+    scene.store.ask_pass(RunId("r1"), 30.0)
+    scene.store.ask_pass(RunId("r2"), 90.0)
+
+    coming = sorted((due.run_id, round(due.in_seconds, -1)) for due in scene.store.upcoming(3600.0, 10).due)
+
+    assert coming == [("r1", 30), ("r2", 60), ("r2", 90)]
 
 
 def test_a_settled_run_has_nothing_coming(scene: Scene) -> None:

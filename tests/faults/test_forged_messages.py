@@ -66,7 +66,7 @@ def _asleep(faulty: Any) -> Any:
 def test_a_message_that_names_another_function_changes_nothing(
     shared_deployment: Deployment, worker: Program, faulty: Any
 ) -> None:
-    """T6.15, D8: the task's name is compared with the row before any write; the other task does not run."""
+    """T6.15, T15.2, D8: the task's name is compared with the row before any write; the other task does not run."""
     gate = shared_deployment.folder / "gate"
     run = faulty.one.start("faulty.wait_for", str(gate), dispatch="queue")
     shared_deployment.wait_for_journal("begun", run=run, seconds=LONG)
@@ -77,6 +77,7 @@ def test_a_message_that_names_another_function_changes_nothing(
     assert "StepFunctionMismatch" in said
     assert [step.status for step in before] == ["running"]
     assert attempts_begun(shared_deployment, run) == [1]
+    assert step_of(faulty, run, "work").task == "faulty.wait_for"
 
 
 def test_a_message_cannot_name_a_function_that_no_row_has(
@@ -116,6 +117,70 @@ def test_a_message_cannot_choose_on_whose_behalf_a_step_works(
     assert run.result(timeout=LONG) == "alice"
 
 
+def test_a_start_message_names_its_owner_and_nobody_asks_who_sent_it(
+    shared_deployment: Deployment, worker: Program, faulty: Any
+) -> None:
+    """Issue B 7, as it is documented: who may publish may start a run on anyone's behalf. The broker's access rules are the gate."""
+    sent = faulty.app.send_task(
+        "faulty.one", ("faulty.whose",), headers={"pikkuflow_owner": "alice"}, ignore_result=True
+    )
+    wait_until(lambda: sent.id in _ids(faulty, owner="alice"), seconds=LONG, what="the run of the message")
+    assert faulty.pikku.runs.get(sent.id).result(timeout=LONG) == "alice"
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["asleep", "ended"])
+@pytest.mark.parametrize(
+    ("task", "args"),
+    [
+        pytest.param("faulty.sleeper", (3600.0,), id="same-input"),
+        pytest.param("faulty.sleeper", (0.0,), id="other-input"),
+        pytest.param("faulty.one", ("faulty.whose",), id="other-workflow"),
+    ],
+)
+def test_a_start_message_cannot_take_over_a_run_that_is_there(
+    shared_deployment: Deployment, worker: Program, faulty: Any, task: str, args: tuple[Any, ...], *, settled: bool
+) -> None:
+    """T15.2, issue B 7: under the id of a run, it changes neither owner, input, workflow, rows nor outcome, and nothing is worked again."""
+    run = faulty.one.start("faulty.work", 0.0, owner="alice") if settled else _asleep(faulty)
+    if settled:
+        run.result(timeout=LONG)
+    before = _rows(faulty, run), _kept(faulty, run), attempts_begun(shared_deployment, run)
+    for _ in range(2):
+        faulty.app.send_task(task, args, task_id=run.id, headers={"pikkuflow_owner": "mallory"}, ignore_result=True)
+    _wait_for_starts(shared_deployment, run.id, count=2)
+    assert len(faulty.row.start(1).result(timeout=LONG)) == 1
+    assert (_rows(faulty, run), _kept(faulty, run), attempts_begun(shared_deployment, run)) == before
+    assert run.head().owner == "alice"
+
+
+def test_a_start_message_of_an_unknown_workflow_starts_nothing(
+    shared_deployment: Deployment, worker: Program, faulty: Any
+) -> None:
+    """T15.2: what is no registered task of the app is refused by Celery; what is a plain task is no run."""
+    ids = {faulty.app.send_task(name, ("x",), ignore_result=True).id for name in ("os.system", "faulty.nothing")}
+    wait_until(lambda: worker.log().count("Received unregistered task") >= 2, seconds=LONG)
+    assert len(faulty.row.start(1).result(timeout=LONG)) == 1
+    assert not ids & _ids(faulty)
+
+
+def _ids(faulty: Any, **which: Any) -> set[str]:
+    return {head.id for head in faulty.pikku.runs.list(limit=500, **which).heads}
+
+
+def _kept(faulty: Any, run: Any) -> Any:
+    """What of a run's row must never change: who it belongs to, what it is, what it came to."""
+    row = faulty.pikku.runtime.store.get_run(run.run_id)
+    return row.owner, row.workflow, row.input, row.status, row.output, row.wire, row.created_at
+
+
+def _wait_for_starts(deployment: Deployment, run_id: str, *, count: int) -> None:
+    wait_until(
+        lambda: sum(line["message"] == run_id for line in deployment.journal("started")) >= count,
+        seconds=LONG,
+        what=f"the end of {count} start messages of {run_id}",
+    )
+
+
 @pytest.mark.parametrize("attempt", [1, 2, 7])
 def test_a_message_of_a_settled_run_is_late_whatever_it_says(
     shared_deployment: Deployment, worker: Program, faulty: Any, attempt: int
@@ -138,7 +203,7 @@ def test_a_message_of_a_settled_run_is_late_whatever_it_says(
 def test_a_message_of_an_old_or_coming_attempt_is_refused(
     shared_deployment: Deployment, worker: Program, faulty: Any
 ) -> None:
-    """Design 3.6: a claim needs the row's own attempt; a live claim excludes the same one."""
+    """Design 3.6, scenario 01: a claim needs the row's own attempt; a live claim excludes the same one."""
     gate = shared_deployment.folder / "gate-of-attempts"
     run = faulty.one.start("faulty.wait_for", str(gate), dispatch="queue", retries=5)
     shared_deployment.wait_for_journal("begun", run=run, seconds=LONG)

@@ -16,6 +16,7 @@ from pikkuflow.adapters.redis import redis_url_of
 from pikkuflow.engine.sweep import SweepKind, sweep
 from tests.acceptance.deployment import Deployment, attempts_of, step_of
 from tests.faults.site import LONG, attempts_begun, keys_of, wait_for_steps
+from tests.faults.tracing import HANG_SWEEP
 from tests.servers.processes import wait_until
 
 ONLY_SWEEPS = {
@@ -45,7 +46,7 @@ def _is_lapsed(deployment: Deployment, run: Any) -> bool:
 
 @pytest.mark.faults
 def test_a_killed_machines_step_is_worked_by_another_after_its_lease(deployment: Deployment) -> None:
-    """V6.1: attempt 1 killed with its worker; only the sweep brings it back; the result comes from the second process."""
+    """V6 (V6.1): attempt 1 killed with its worker; only the sweep brings it back; the result comes from the second process."""
     deployment.processes.env.update(ONLY_SWEEPS)
     first = deployment.worker("steps", name="first")
     steps = deployment.load("steps")
@@ -54,8 +55,9 @@ def test_a_killed_machines_step_is_worked_by_another_after_its_lease(deployment:
     first.kill_all()
     deployment.worker("steps", name="second")
     wait_until(lambda: _is_lapsed(deployment, run), what="the lapse of the lease", seconds=LONG)
-    _sweep_by_hand(deployment)
+    assert _sweep_by_hand(deployment)
     assert run.result(timeout=LONG) == 2
+    assert run.status().status == "completed"
     assert [one.status for one in attempts_of(steps, run, "work")] == ["running", "succeeded"]
     (done,) = deployment.journal("done", run=run)
     assert done["pid"] != begun["pid"]
@@ -64,7 +66,7 @@ def test_a_killed_machines_step_is_worked_by_another_after_its_lease(deployment:
 
 @pytest.mark.faults
 def test_a_step_whose_worker_is_lost_at_every_attempt_fails_the_run(deployment: Deployment) -> None:
-    """V6.2, T6.6: retries 1, both attempts killed: the step fails by its lease, the run fails, no third start."""
+    """V6 (V6.2), T6.6: retries 1, both attempts killed: the step fails by its lease, the run fails, no third start."""
     deployment.processes.env.update(ONLY_SWEEPS)
     first = deployment.worker("steps", name="w1")
     run = _hung(deployment, retries=1)
@@ -79,27 +81,35 @@ def test_a_step_whose_worker_is_lost_at_every_attempt_fails_the_run(deployment: 
     wait_until(lambda: _sweep_by_hand(deployment), what="the sweep", seconds=LONG, every=0.5)
     with pytest.raises(RunFailed, match="lease"):
         run.result(timeout=LONG)
+    assert run.status().status == "failed"
+    row = step_of(deployment.load("steps"), run, "work")
+    assert (row.status, row.attempt) == ("failed", 2)
+    assert row.error is not None
+    assert row.error.type.endswith("StepLeaseExpired")
+    assert _sweep_by_hand(deployment) == 0
     assert attempts_begun(deployment, run) == [1, 2]
-    assert step_of(deployment.load("steps"), run, "work").status == "failed"
 
 
 @pytest.mark.faults
 def test_only_a_sweep_after_the_lapse_brings_a_step_back(deployment: Deployment) -> None:
-    """V6.4: a sweep during the lease does nothing; after the lapse nothing moves by itself for 5 s; the next sweep drives it."""
-    deployment.processes.env.update(ONLY_SWEEPS | {"PIKKUFLOW_STEP_LEASE_SECONDS": "6"})
+    """V6 (V6.4): a sweep during the lease does nothing; after the lapse nothing moves by itself for 5 s; the next sweep drives it."""
+    deployment.processes.env.update(ONLY_SWEEPS)
     first = deployment.worker("steps", name="first")
     steps = deployment.load("steps")
     run = steps.one.start("steps.hang_until", 2, dispatch="queue")
     deployment.wait_for_journal("begun", run=run, seconds=LONG)
     deployment.worker("steps", name="second")
+    assert _sweep_by_hand(deployment) == 0
     first.kill_all()
     assert _sweep_by_hand(deployment) == 0
     wait_until(lambda: _is_lapsed(deployment, run), what="the lapse", seconds=LONG)
     lapsed_at = time.monotonic()
     wait_until(lambda: time.monotonic() - lapsed_at >= 5, what="5 s", seconds=10)
     assert attempts_begun(deployment, run) == [1]
+    assert step_of(steps, run, "work").status == "running"
     assert _sweep_by_hand(deployment)
     assert run.result(timeout=LONG) == 2
+    assert attempts_begun(deployment, run) == [1, 2]
 
 
 @pytest.mark.faults
@@ -219,17 +229,53 @@ def test_two_beats_cost_work_and_not_results(deployment: Deployment) -> None:
 
 
 @pytest.mark.faults
-def test_a_sweep_killed_in_the_middle_does_not_block_the_next(deployment: Deployment) -> None:
-    """Scenario 18: the lease of a killed sweeper lapses by its TTL, and the sweep runs again."""
-    rt = deployment.load("faulty").pikku.runtime
-    for kind in SweepKind:
-        assert rt.leases.acquire(f"workflow-recovery:{kind}", "the-dead-one", 4.0)
-    deployment.worker("faulty")
-    deployment.beat("faulty")
-    run = deployment.load("faulty").sleeper.start(1.0)
+def test_a_sweep_killed_in_the_middle_does_not_block_the_next(deployment: Deployment, tmp_path: Path) -> None:
+    """Scenario 18: beat's sweep is killed while it holds and renews its lease: the lease lapses, the next sweep runs within two periods."""
+    period, hang = 5.0, tmp_path / "hang"
+    deployment.processes.env.update(PIKKUFLOW_SWEEP_INTERVAL=str(period))
+    deployment.worker("faulty", env={HANG_SWEEP: str(hang)})
+    run = deployment.load("faulty").sleeper.start(3.0)
     wait_for_steps(run, "nap")
     _forget_hints(deployment)
+    hang.touch()
+    deployment.beat("faulty")
+    (sweeping,) = deployment.wait_for_journal("sweeping", seconds=LONG)
+    wait_until(lambda: time.time() - sweeping["at"] > 2 * period, what="renewals of the lease", seconds=LONG)
+    assert attempts_begun(deployment, run) == [1]
+    os.kill(sweeping["pid"], signal.SIGKILL)
+    killed_at = time.time()
     run.result(timeout=LONG)
+    after = deployment.journal("begun", run=run)[-1]
+    assert after["step"] == "after"
+    assert after["at"] - killed_at < 2 * period + 3
+
+
+@pytest.mark.faults
+def test_steps_that_end_in_any_order_outlive_twenty_crashes_of_their_body(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """Scenario 29: the process dies between the first outcome and the join, twenty times: no step runs again, none is renamed."""
+    deployment.worker("faulty", concurrency=4)
+    run = deployment.load("faulty").joined.start(str(tmp_path), 20)
+    assert run.result(timeout=240) == list(range(60))
+    assert len(list(tmp_path.glob("[0-9]*"))) == 20
+    begun = deployment.journal("begun", run=run)
+    assert sorted(line["step"] for line in begun) == sorted(["side", *(f"side#{number}" for number in range(1, 60))])
+    assert {line["attempt"] for line in begun} == {1}
+
+
+@pytest.mark.faults
+def test_children_that_are_replaced_for_their_memory_lose_nothing(deployment: Deployment) -> None:
+    """Issue B 5: with ``--max-memory-per-child`` at next to nothing each message ends its process: no attempt is spent."""
+    deployment.worker("faulty", options=("--max-memory-per-child", "1000"))
+    faulty = deployment.load("faulty")
+    runs = [faulty.fan.start("faulty.work", [0.0] * 6), faulty.row.start(6), faulty.storm.start(2, 0.0)]
+    for run in runs:
+        run.result(timeout=LONG)
+        assert set(attempts_begun(deployment, run)) == {1}
+        begun = [line["key"] for line in deployment.journal("begun", run=run)]
+        assert len(begun) == len(set(begun))
+    assert len({line["pid"] for line in deployment.journal("begun")}) > 4
 
 
 def test_a_child_killed_at_any_moment_loses_nothing(shared_deployment: Deployment) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pikkuflow import Call, PikkuFlowError
 from tests.acceptance.deployment import wait_for_status
 from tests.faults.site import LONG, Site, attempts_begun, keys_of, resume, wait_for_steps
-from tests.servers.processes import wait_until
+from tests.servers.processes import Program, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
@@ -140,6 +140,30 @@ def test_a_start_by_message_survives_a_restart_in_its_moment(site: Site) -> None
     for run_id in ids:
         wait_until(lambda run_id=run_id: _exists_or_mended(site, worker, run_id), seconds=120, what=run_id)  # type: ignore[misc]
         assert len(site.faulty.pikku.runs.get(run_id).result(timeout=LONG)) == 1
+
+
+def test_a_late_task_of_the_users_may_end_its_worker_and_no_run_is_lost(site: Site) -> None:
+    """Celery-notes 2.1, docs/guarantees.md: a worker with an unacknowledged message may end when Redis restarts: a supervisor mends it."""
+    worker = site.deployment.worker("faulty", name="late", concurrency=2)
+    site.deployment.beat("faulty")
+    gate = site.deployment.folder / "late-gate"
+    site.faulty.app.send_task("faulty.late", (str(gate),), ignore_result=True)
+    site.deployment.wait_for_journal("late begun", seconds=LONG)
+    runs = [site.faulty.storm.start(2, 0.3) for _ in range(3)]
+    site.deployment.wait_for_journal("begun", count=2, seconds=LONG)
+    site.valkey.restart()
+    gate.touch()
+    site.deployment.wait_for_journal("late done", seconds=LONG)
+    for run in runs:
+        wait_until(lambda run=run: _ended_or_mended(worker, run), seconds=120, what=run.id)  # type: ignore[misc]
+    _all_end_well(site, runs)
+
+
+def _ended_or_mended(worker: Program, run: Any) -> bool:
+    """As a supervisor would: a worker that ended is started again."""
+    if not worker.is_running:
+        worker.start()
+    return run.head().completed_at is not None
 
 
 def _sent(site: Site, run_id: str) -> bool:

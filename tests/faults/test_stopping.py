@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.deployment import Deployment
+from tests.acceptance.deployment import Deployment, attempts_of, steps_of
 from tests.faults.site import LONG, attempts_begun, freeze, keys_of, resume, wait_for_steps
 from tests.servers.processes import Program, wait_until
 
@@ -100,25 +100,35 @@ def test_warm_restarts_without_a_pause_swallow_no_step(deployment: Deployment) -
     assert {line["attempt"] for line in begun} == {1}
 
 
+@pytest.mark.parametrize("task", ["faulty.wait_for", "faulty.fail_late"], ids=["ends", "fails"])
 @pytest.mark.parametrize("options", [{"record_start": True}, {"dispatch": "queue"}], ids=["in-place", "dispatched"])
-def test_a_frozen_worker_that_wakes_up_changes_nothing(deployment: Deployment, options: dict[str, Any]) -> None:
-    """Scenario 03: A is stopped past its lease, B takes over and ends the step; A wakes up: its outcome is refused, it says so."""
+def test_a_frozen_worker_that_wakes_up_changes_nothing(
+    deployment: Deployment, options: dict[str, Any], task: str
+) -> None:
+    """Scenarios 03 and 11: A is stopped past its lease, B takes over and ends the step; A wakes up and ends it too, well or badly.
+
+    A's outcome is refused, and A says so; the rows, the attempts and the result stay B's.
+    """
     deployment.processes.env.update(PIKKUFLOW_RUN_LEASE_SECONDS="3", PIKKUFLOW_STEP_LEASE_SECONDS="3")
     gate = deployment.folder / "gate"
     frozen = deployment.worker("faulty", name="frozen")
-    run = deployment.load("faulty").one.start("faulty.wait_for", str(gate), 2, **options)
+    faulty = deployment.load("faulty")
+    run = faulty.one.start(task, str(gate), 2, **options)
     deployment.wait_for_journal("begun", run=run, seconds=LONG)
     wait_for_steps(run, "work")
     freeze(frozen)
     deployment.worker("faulty", name="other")
     deployment.beat("faulty")
     result = run.result(timeout=LONG)
+    recorded = steps_of(faulty, run), run.head()
     gate.touch()
     resume(frozen)
     deployment.wait_for_journal("done", run=run, count=2, seconds=LONG)
     wait_until(lambda: "outdated" in frozen.log() or "Another pass took" in frozen.log(), seconds=LONG)
+    assert (steps_of(faulty, run), run.head()) == recorded
     assert run.result(timeout=1) == result == [2, deployment.journal("begun", run=run)[1]["pid"]]
     assert attempts_begun(deployment, run) == [1, 2]
+    assert [one.status for one in attempts_of(faulty, run, "work")] == ["running", "succeeded"]
 
 
 def test_a_supervisor_that_restarts_quickly_need_not_wait_for_the_lease(deployment: Deployment) -> None:

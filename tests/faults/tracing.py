@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import Any
 
 from celery import Celery, signals
 
+from pikkuflow.adapters.celery.workflow_task import WorkflowTask
 from pikkuflow.adapters.redis.leases import RedisLeases
 from pikkuflow.adapters.sql.run_store import SqlRunStore
 from pikkuflow.adapters.system_clock import SystemClock
@@ -26,11 +28,21 @@ TRACE = "FAULTS_TRACE"
 MESSAGES = "FAULTS_MESSAGES"
 """Set: every message of pikkuflow's own that was handled is written to the journal, with how it ended."""
 
+CLOCK_STANDS = "FAULTS_CLOCK_STANDS"
+"""``wall``: the wall clock of a process shows the moment of its start for ever. ``all``: what it measures durations by as well."""
+
+HANG_SWEEP = "FAULTS_HANG_SWEEP"
+"""A path. Once that file is there, the next sweep for sleeps removes it and hangs while it holds its lease."""
+
 
 def install() -> None:
     """Do what the environment asks for, in this process and the children it forks."""
     if offset := os.environ.get(CLOCK_OFFSET):
         _shift_clocks(float(offset))
+    if stands := os.environ.get(CLOCK_STANDS):
+        _stop_clocks(durations=stands == "all")
+    if path := os.environ.get(HANG_SWEEP):
+        _hang_sweep(Path(path))
     if os.environ.get(TRACE):
         _trace_leases()
         _trace_passes()
@@ -41,6 +53,8 @@ def install() -> None:
 def _note_message(sender: Any = None, task_id: str = "", retval: Any = None, state: str = "", **_: Any) -> None:
     if sender.name.startswith("pikkuflow."):
         note("handled", message=task_id, state=state, said=repr(retval))
+    elif isinstance(sender, WorkflowTask):
+        note("started", message=task_id, state=state, said=repr(retval))
 
 
 def _shift_clocks(seconds: float) -> None:
@@ -62,6 +76,38 @@ def _shift_clocks(seconds: float) -> None:
         setattr(owner, name, shifted)
 
 
+def _stop_clocks(*, durations: bool) -> None:
+    began, began_at, measured = time.time(), datetime.now(UTC), time.monotonic()
+
+    def standing_celery_now(app: Celery) -> datetime:
+        return began_at.astimezone(app.timezone)
+
+    stopped: list[tuple[Any, str, Any]] = [
+        (time, "time", lambda: began),
+        (SystemClock, "now", lambda _: began_at),
+        (Celery, "now", standing_celery_now),
+    ]
+    if durations:
+        stopped.append((SystemClock, "monotonic", lambda _: measured))
+    for owner, name, standing in stopped:
+        setattr(owner, name, standing)
+
+
+def _hang_sweep(path: Path) -> None:
+    look = SqlRunStore.sweep_scheduled
+
+    def hanging(self: Any, request: Any) -> Any:
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return look(self, request)
+        note("sweeping")
+        time.sleep(3600)
+        raise AssertionError("nobody killed the sweep")
+
+    SqlRunStore.sweep_scheduled = hanging  # type: ignore[method-assign]
+
+
 def _trace_leases() -> None:
     acquire, release = RedisLeases.acquire, RedisLeases.release
 
@@ -72,7 +118,10 @@ def _trace_leases() -> None:
 
     def traced_release(self: Any, lease: Any) -> bool:
         note("releasing", key=lease.key, holder=lease.holder, token=lease.token)
-        return release(self, lease)
+        released = release(self, lease)
+        if not released:
+            note("lost", key=lease.key, holder=lease.holder, token=lease.token)
+        return released
 
     for name, traced in (("acquire", traced_acquire), ("release", traced_release)):
         setattr(RedisLeases, name, traced)

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 
 from tests.simulation.generate import plan_of
@@ -55,20 +55,31 @@ def _range(text: str) -> range:
 
 # --- many -------------------------------------------------------------------------------------------------------------
 def _work(seeds: range, jobs: int) -> int:
-    began, worked, broken = time.monotonic(), 0, 0
+    began, worked, broken, cpu_seconds = time.monotonic(), 0, 0, 0.0
     for batch in _worked(seeds, jobs):
-        worked += batch[0]
-        for seed, text in batch[1]:
+        worked += batch.worked
+        cpu_seconds += batch.cpu_seconds
+        for seed, text in batch.broken:
             broken += 1
             _say(f"seed {seed}: {text}")
-    seconds = time.monotonic() - began
-    _say(f"{worked} schedules in {seconds:.0f} s, {broken} broke an invariant.")
+    seconds = max(time.monotonic() - began, 0.001)
+    _say(
+        f"{worked} schedules in {seconds:.0f} s ({worked / seconds:.0f} a second), {cpu_seconds:.0f} s of CPU "
+        f"({1000 * cpu_seconds / max(worked, 1):.1f} ms each); {broken} broke an invariant."
+    )
     if broken:
         _say("python -m tests.simulation --seed N --shrink shows one.")
     return 1 if broken else 0
 
 
-def _worked(seeds: range, jobs: int) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    worked: int
+    cpu_seconds: float
+    broken: tuple[tuple[int, str], ...]
+
+
+def _worked(seeds: range, jobs: int) -> Iterator[_Batch]:
     batches = [seeds[at : at + _BATCH] for at in range(0, len(seeds), _BATCH)]
     jobs = jobs or os.cpu_count() or 1
     if jobs == 1:
@@ -78,9 +89,14 @@ def _worked(seeds: range, jobs: int) -> Iterator[tuple[int, list[tuple[int, str]
         yield from pool.map(_work_batch, batches)
 
 
-def _work_batch(seeds: range) -> tuple[int, list[tuple[int, str]]]:
+def _work_batch(seeds: range) -> _Batch:
+    began = time.process_time()
     found = [(seed, find(plan_of(seed))) for seed in seeds]
-    return len(seeds), [(seed, str(failing.violation)) for seed, failing in found if failing is not None]
+    return _Batch(
+        worked=len(seeds),
+        cpu_seconds=time.process_time() - began,
+        broken=tuple((seed, str(failing.violation)) for seed, failing in found if failing is not None),
+    )
 
 
 # --- one --------------------------------------------------------------------------------------------------------------

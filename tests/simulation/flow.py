@@ -159,8 +159,9 @@ class Walk:
         return self._wf.sleep(part.name, part.seconds)
 
     def _state(self, part: State) -> Any:
-        self._wf.state.set(part.name, part.name)
-        return self._wf.state.get(part.name)
+        before = self._wf.state.get(part.key)
+        self._wf.state.set(part.key, part.name)
+        return [before, self._wf.state.get(part.key)]
 
     def _map(self, part: Map) -> Any:
         return self._wf.map(
@@ -228,6 +229,7 @@ class Expected:
     output: Any
     failed_step: str | None
     steps: tuple[str, ...]
+    state: Mapping[str, Any]
 
 
 class _Known:
@@ -238,7 +240,8 @@ class _Known:
         self.steps: list[str] = []
         self._outcome = outcome
         self.state = self
-        self._values: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
+        self._sets: dict[str, int] = {}
 
     def do(self, name: str, _what: Any, **_options: Any) -> Any:
         return self._settled(name)
@@ -260,11 +263,12 @@ class _Known:
         self._settled(name)
 
     def set(self, key: str, value: Any) -> None:
-        self._settled(f"__state:{key}")
-        self._values[key] = value
+        count = self._sets[key] = self._sets.get(key, 0) + 1
+        self._settled(f"__state:{key}" + ("" if count == 1 else f"#{count - 1}"))
+        self.values[key] = value
 
     def get(self, key: str) -> Any:
-        return self._values[key]
+        return self.values.get(key)
 
     def _settled(self, name: str) -> Any:
         self.steps.append(name)
@@ -296,5 +300,5 @@ def expect(run_id: str, workflow: str, parts: Sequence[Part], outcome: Callable[
     try:
         output = Walk(cast("Any", known), workflow, lambda _key: None).walk(parts)
     except StepFailed as error:
-        return Expected(None, error.step, tuple(known.steps))
-    return Expected(output, None, tuple(known.steps))
+        return Expected(None, error.step, tuple(known.steps), known.values)
+    return Expected(output, None, tuple(known.steps), known.values)

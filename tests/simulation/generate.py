@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -23,6 +24,8 @@ _SENDS: Final = ("wake", "send_steps")
 _PLACES: Final = (None, None, None, "queue", "inline")
 _SECONDS: Final = (0.0, 0.0, 0.0, 0.1, 1.0, 5.0, 45.0)
 _DELAYS: Final = (0.0, 0.0, 2.0, 20.0)
+_LARGE_BATCHES: Final = 0.01
+"""How often so many runs start at once that a message does not hold them all."""
 
 
 class _Generator:
@@ -35,7 +38,7 @@ class _Generator:
     def plan(self) -> Plan:
         r = self._random
         quiet = r.random() < 0.2
-        starts = tuple(self._start(index) for index in range(r.choice((1, 1, 1, 2, 2, 3))))
+        starts = self._starts()
         nodes = r.choice((1, 1, 2, 2, 3))
         return Plan(
             seed=self._seed,
@@ -47,12 +50,25 @@ class _Generator:
             skews=tuple(r.choice((0.0, 0.0, -40.0, 15.0, 3600.0)) for _ in range(nodes)) if not quiet else (),
             consumes=r.random() < 0.75,
             pass_seconds=r.choice((30.0, 30.0, 0.5)),
-            sweep_interval=r.choice((10.0, 30.0)),
+            sweep_interval=r.choice((10.0, 30.0, 30.0)),
+            node_lease_seconds=r.choice((12.0, 30.0, 30.0)),
             beats=r.choice((1, 1, 1, 2)),
+            deaf=r.random() < 0.2,
             faults=() if quiet else self._faults(sum(_size(start.parts) for start in starts)),
         )
 
     # --- workflows --------------------------------------------------------------------------------------------------
+    def _starts(self) -> tuple[Start, ...]:
+        r = self._random
+        count = r.choice((1, 1, 1, 2, 2, 3))
+        if r.random() < _LARGE_BATCHES:
+            one = self._do()
+            return tuple(Start(run=f"r{index:02}", parts=(one,), batch=1) for index in range(12))
+        starts = tuple(self._start(index) for index in range(count))
+        if count == 1 or r.random() < 0.5:
+            return starts
+        return tuple(replace(start, batch=1, inline=False) for start in starts)
+
     def _start(self, index: int) -> Start:
         r = self._random
         self._room = r.choice((2, 4, 6, 9))
@@ -63,6 +79,8 @@ class _Generator:
             delay=r.choice((0.0,) * 7 + (5.0,)),
             reads=r.random() < 0.3,
             twice=r.random() < 0.1,
+            inline=r.random() < 0.15,
+            hands_over=r.random() < 0.2,
         )
 
     def _parts(self, depth: int) -> tuple[Part, ...]:
@@ -85,7 +103,7 @@ class _Generator:
         if kind == "sleep":
             return Sleep(self._name("z"), r.choice((0.0, 2.0, 30.0)))
         if kind == "state":
-            return State(self._name("v"))
+            return State(self._name("v"), r.choice(("k", "l")))
         if kind == "child":
             return Child(self._name("c"), self._parts(depth + 1), caught=caught)
         if kind == "spread":
@@ -152,7 +170,7 @@ class _Generator:
         kinds = list(FaultKind)
         weights = [6 if kind in _MOST else 3 if kind in _FREQUENT else 1 for kind in kinds]
         kind = r.choices(kinds, weights)[0]
-        op = r.choice((None, r.choice(_WRITES), r.choice((*_SENDS, "statement"))))
+        op = r.choice((None, r.choice(_WRITES), r.choice((*_SENDS, "statement", "work", "deliver"))))
         if kind in {FaultKind.LOST_ANSWER, FaultKind.LOST_ACT}:
             op = r.choice((None, r.choice(_WRITES)))
         targeted = kind in _TARGETED
@@ -167,7 +185,14 @@ class _Generator:
 
 _MOST: Final = {FaultKind.KILL_CHILD, FaultKind.LOST_ANSWER}
 _FREQUENT: Final = {FaultKind.KILL_NODE, FaultKind.LOST_ACT, FaultKind.FREEZE, FaultKind.STALL}
-_PHASED: Final = {FaultKind.KILL_CHILD, FaultKind.KILL_NODE, FaultKind.FREEZE, FaultKind.STALL}
+_PHASED: Final = {
+    FaultKind.KILL_CHILD,
+    FaultKind.KILL_NODE,
+    FaultKind.KILL_CLIENT,
+    FaultKind.FREEZE,
+    FaultKind.STALL,
+    FaultKind.LEAVE,
+}
 _TARGETED: Final = {*_PHASED, FaultKind.LOST_ANSWER, FaultKind.LOST_ACT}
 
 

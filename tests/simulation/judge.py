@@ -1,4 +1,23 @@
-"""What must hold once everything is quiet."""
+"""What must hold once everything is quiet; and which function checks which invariant of spec 16.6.
+
+=== ======================================================== ====================================================================
+I1  one pass per run at any time                             ``Ledger._remember``
+I2  one live attempt owner per step by the store's clock     ``Ledger._check_execution``, ``Ledger._claimed``
+I3  attempts never exceed retries + 1, and a loss is counted ``Ledger._remember_step``, ``Ledger._check_execution``,
+                                                             ``Ledger._given_back``, ``_judge_executions``
+I4  a succeeded step is never executed again                 ``Ledger._check_execution``, ``Ledger._remember_step``
+I5  no write by a superseded attempt                         ``Ledger._written``, ``Ledger._settled``, ``Ledger._renewed``
+I6  a terminal run never changes                             ``Ledger._remember``
+I7  nothing stays open for ever, and for no lack of messages ``World._advance``, ``Ledger._swept``, ``Clients._read``
+I8  same inputs and rows, same plan                          ``Ledger._plans``, ``replays.check_replays``
+I9  every executed attempt has a history row                 ``ledger.unknown_attempts``, called by ``judge``
+I10 a compensation succeeds at most once                     there are no compensations yet
+I11 lease and dispatch errors never become a run failure     ``_judge_failure``, ``_compare``
+I12 a failing mirror, logger or sink never changes an outcome ``_compare`` and ``_judge_delivery``, in schedules whose observers and
+                                                             loggers fail at every word (``Plan.deaf``), whose result backend is away
+                                                             or refuses, and whose hints are lost
+=== ======================================================== ====================================================================
+"""
 
 from __future__ import annotations
 
@@ -11,24 +30,21 @@ from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.errors import StepFailed
 from tests.simulation.flow import Expected, expect, value_of
 from tests.simulation.ledger import Execution, Ledger, Violation, unknown_attempts
-from tests.simulation.plan import Part, Plan
+from tests.simulation.plan import Part
 
 __all__ = ["judge"]
 
 
 def judge(
-    plan: Plan,
     workflows: Mapping[str, tuple[Part, ...]],
     tables: Tables,
     ledger: Ledger,
     decode: Callable[[str], Any],
 ) -> None:
     """Check the runs against what their workflows must come to, and the executions against what was recorded. Raises ``Violation``."""
-    for start in plan.starts:
-        if start.run not in tables.runs:
-            raise Violation("a started run is there", start.run)
     for run in tables.runs.values():
         _judge_run(run, workflows[run.workflow], tables, ledger, decode)
+        _judge_delivery(run, ledger)
     missing = unknown_attempts(tables, list(ledger.starts))
     if missing:
         raise Violation("I9 every attempt that began is in the history", str(missing))
@@ -50,7 +66,16 @@ def _judge_run(
             return decode(row.result or "null")
         raise StepFailed(f"{name} failed", run.id, name)
 
-    _compare(run, expect(run.id, run.workflow, parts, outcome), list(rows), decode)
+    expected = expect(run.id, run.workflow, parts, outcome)
+    _compare(run, expected, list(rows), decode)
+    state = {key: decode(text) for key, text in tables.states.get(run.id, {}).items()}
+    if state != expected.state:
+        raise Violation("a run's state is what it set", f"{run.id}: {state}, not {expected.state}")
+
+
+def _judge_delivery(run: RunRow, ledger: Ledger) -> None:
+    if (run.handover is not None) is not (ledger.deliveries.get(run.id, 0) > 0):
+        raise Violation("an outcome is handed on", f"{run.id}, {ledger.deliveries.get(run.id, 0)} times")
 
 
 def _compare(run: RunRow, expected: Expected, names: list[Any], decode: Callable[[str], Any]) -> None:

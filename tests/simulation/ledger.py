@@ -12,11 +12,22 @@ from datetime import datetime
 from typing import Any
 
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
-from pikkuflow.domain.act import Claims, Closed, Expired, PassNews, Renewed, Settlement, Swept
+from pikkuflow.domain.act import (
+    Claims,
+    Closed,
+    Expired,
+    PassNews,
+    Renewed,
+    Settlement,
+    StepMessage,
+    StepWrite,
+    Swept,
+)
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import RunId
-from pikkuflow.domain.status import StepStatus
-from pikkuflow.domain.step import Place
+from pikkuflow.domain.run import Run
+from pikkuflow.domain.status import SETTLED_STEP, StepStatus
+from pikkuflow.domain.step import NewStep, Place
 from tests.simulation.stage import Stage
 
 __all__ = ["Execution", "Ledger", "Violation"]
@@ -70,11 +81,16 @@ class Ledger:
         self.executions: list[Execution] = []
         self.starts: dict[tuple[str, str, int], str] = {}
         """Attempts whose start or outcome was accepted: they must be in the history."""
+        self.deliveries: dict[RunId, int] = {}
+        """How often each run's outcome was handed on."""
+        self._planned: dict[tuple[str, str], tuple[Any, ...]] = {}
         self._unmarked: set[str] = set()
         """Passes that recorded an outcome in place: their runs are not marked lost any more."""
         self._checks: dict[str, Callable[[Any, Any], None]] = {
             "open_pass": self._opened,
             "record": self._written,
+            "record_all": self._all_written,
+            "give_back": self._given_back,
             "insert_steps": self._written,
             "start_child": self._written,
             "close_pass": self._written,
@@ -89,9 +105,9 @@ class Ledger:
 
     @property
     def is_loss_possible(self) -> bool:
-        """Whether anybody can have lost an attempt: somebody died, froze or was slow, or a living node lost its name."""
+        """Whether anybody can have lost an attempt: somebody died, froze, was slow or gave up, or a living node lost its name."""
         stage = self._stage
-        return stage.has_deaths or stage.was_late or stage.were_leases_lost
+        return stage.has_deaths or stage.was_late or stage.was_given_up or stage.were_leases_lost
 
     def _broken(self, invariant: str, detail: str) -> Violation:
         """The violation, which ends the schedule even when the code under test catches it."""
@@ -144,6 +160,14 @@ class Ledger:
         """How often a step was begun."""
         return sum(done.run_id == run_id and done.step == step for done in self.executions)
 
+    def delivered(self, run: Run) -> None:
+        """A run's outcome is handed on."""
+        row = self._tables.runs[run.id]
+        told = (run.status, run.output, run.error)
+        if not row.is_settled or told != (row.status, row.output, row.error):
+            raise self._broken("what is handed on is the outcome", f"{run.id}: {told}, the row is {row.status}")
+        self.deliveries[run.id] = self.deliveries.get(run.id, 0) + 1
+
     # --- acts -------------------------------------------------------------------------------------------------------
     def after(self, op: str, args: tuple[Any, ...], answer: Any) -> None:
         """An act has happened: judge it by what was before, and remember what is now."""
@@ -193,12 +217,35 @@ class Ledger:
             raise self._broken(
                 "I5 no write by a superseded pass", f"{ref.pass_id} on {ref.run_id}, held by {before.pass_id}"
             )
-        if len(args) > 1 and isinstance(answer, PassNews) and answer.written and hasattr(args[1], "attempt"):
+        if len(args) > 1 and isinstance(answer, PassNews) and answer.written:
+            self._plans(ref.run_id, args[1])
+        if isinstance(args[1], StepWrite) and isinstance(answer, PassNews) and answer.written:
             write = args[1]
             if write.status is not StepStatus.RUNNING:
                 self._unmarked.add(f"pass {ref.pass_id}")
             if write.status is not StepStatus.PENDING:
                 self.starts.setdefault((ref.run_id, write.step.name, write.attempt), f"pass {ref.pass_id}")
+
+    def _all_written(self, args: tuple[Any, ...], answers: Sequence[PassNews | None]) -> None:
+        for (ref, write), answer in zip(args[0], answers, strict=True):
+            self._written((ref, write), answer)
+
+    def _plans(self, run_id: RunId, write: Any) -> None:
+        """I8: whoever reaches a step plans the same one. Where it is worked may change with what the pass has to do besides."""
+        steps = [write.step] if isinstance(write, StepWrite) else [write] if isinstance(write, NewStep) else write
+        for step in steps:
+            plan = (step.seq, step.kind, step.task, step.args, step.retries, step.retry_delay, step.from_step)
+            known = self._planned.setdefault((run_id, step.name), plan)
+            if plan != known:
+                raise self._broken("I8 the same rows give the same plan", f"{run_id} {step.name}: {known}, then {plan}")
+
+    def _given_back(self, args: tuple[Any, ...], answer: Sequence[StepMessage]) -> None:
+        """I4, I3: what is given back without a charge never began."""
+        run_id, claim_id, _ = args
+        for message in answer:
+            key = (run_id, message.name, message.attempt, f"claim {claim_id}")
+            if any((done.run_id, done.step, done.attempt, done.place) == key for done in self.executions):
+                raise self._broken("I3 what began is not given back", f"{run_id} {message.name}@{message.attempt}")
 
     def _claimed(self, args: tuple[Any, ...], answer: Claims) -> None:
         request = args[0]
@@ -253,40 +300,67 @@ class Ledger:
             self._check_needed(message.run_id)
 
     def _check_needed(self, run_id: RunId) -> None:
-        if not self._stage.is_disturbed and not self._stage.is_handled(run_id):
-            raise self._broken("messages suffice where nothing fails", f"a sweep found {run_id}")
+        if self._stage.is_disturbed or self._stage.is_handled(run_id) or self._is_inline(run_id):
+            return
+        raise self._broken("messages suffice where nothing fails", f"a sweep found {run_id}")
+
+    def _is_inline(self, run_id: RunId) -> bool:
+        """A client works the run, or one above it."""
+        at: RunId | None = run_id
+        while at is not None:
+            if any(at in client.handles for client in self._stage.clients):
+                return True
+            parent = self._tables.runs[at].parent
+            at = None if parent is None else parent.run_id
+        return False
 
     # --- remembering ------------------------------------------------------------------------------------------------
     def _remember(self, run: RunRow) -> None:
-        before = self._seen.setdefault(run.id, _Seen())
+        before = self._seen.get(run.id)
+        if before is None:
+            before = self._seen[run.id] = _Seen()
         settled = (run.status, run.output, run.error) if run.is_settled else None
         if before.settled is not None and settled != before.settled:
             raise self._broken(
                 "I6 a settled run does not change", f"{run.id}: {before.settled} -> {settled or run.status}"
             )
         before.settled = settled
-        is_live = _is_after(before.pass_until, self._tables.clock.now())
-        if is_live and run.pass_id is not None and run.pass_id != before.pass_id:
-            raise self._broken("I1 one live pass", f"{run.pass_id} opened {run.id} which {before.pass_id} held")
+        if run.pass_id != before.pass_id:
+            is_live = run.pass_id is not None and _is_after(before.pass_until, self._tables.clock.now())
+            if is_live:
+                raise self._broken("I1 one live pass", f"{run.pass_id} opened {run.id} which {before.pass_id} held")
         before.pass_id, before.pass_holder, before.pass_until = run.pass_id, run.pass_holder, run.pass_until
         before.author, before.news, before.seen = run.author, run.news, run.seen
         for row in self._tables.steps_of(run.id).values():
             self._remember_step(before, row)
 
     def _remember_step(self, before: _Seen, row: StepRow) -> None:
-        before.claims[row.name] = (row.claim_id, row.lease_until, row.claim_holder, row.attempt)
+        name = row.name
+        before.claims[name] = (row.claim_id, row.lease_until, row.claim_holder, row.attempt)
         if row.attempt > row.retries + 1 and row.kind != "sleep":
-            raise self._broken("I3 attempts are at most retries + 1", f"{row.run_id} {row.name} attempt {row.attempt}")
-        known = before.steps.get(row.name)
+            raise self._broken("I3 attempts are at most retries + 1", f"{row.run_id} {name} attempt {row.attempt}")
+        known = before.steps.get(name)
         if known is None:
-            if row.is_settled:
-                before.steps[row.name] = _outcome(row)
+            if row.status in SETTLED_STEP:
+                before.steps[name] = _outcome(row)
         elif known != _outcome(row):
-            raise self._broken("I4 one recorded outcome", f"{row.run_id} {row.name}: {known} -> {_outcome(row)}")
+            raise self._broken("I4 one recorded outcome", f"{row.run_id} {name}: {known} -> {_outcome(row)}")
 
 
 _READS = frozenset(
-    {"get_run", "get_step", "list_steps", "list_attempts", "list_runs", "get_state", "sweep_ages", "undelivered_runs"}
+    {
+        "find_runs",
+        "get_run",
+        "get_state",
+        "get_step",
+        "list_attempts",
+        "list_runs",
+        "list_steps",
+        "note_sweep",
+        "sweep_ages",
+        "undelivered_runs",
+        "upcoming",
+    }
 )
 
 

@@ -16,6 +16,7 @@ from pikkuflow.engine.sweep import SweepKind, recover, sweep
 from pikkuflow.engine.take_over import take_over_holder
 from pikkuflow.errors import StoreUnavailable
 from tests.simulation.ledger import Violation
+from tests.simulation.listeners import Deaf
 from tests.simulation.plan import Plan
 from tests.simulation.processes import Node, Process
 from tests.simulation.scheduler import NEVER, Killed
@@ -82,11 +83,12 @@ class Nodes:
         node = Node(name, f"{name}.{self._starts}", skew)
         main = node.main = Process(node, 0, f"{node.uuid} main", patience=1.0)
         self._stage.nodes.append(node)
+        lease = NodeLease(node.name, cast("Any", node), self._rt.settings.node_lease_seconds)
         duties: dict[str, Callable[[], None]] = {
             "renew": lambda: self._renew(node),
-            "timers": self._timers,
-            "dead": lambda: self._watch_dead(node),
-            "name": lambda: self._keep_name(node),
+            "timers": lambda: self._timers(node),
+            "dead": lambda: self._watch_dead(node, lease),
+            "name": lambda: self._keep_name(node, lease),
             "sweeps": self._startup,
         }
         for what, duty in duties.items():
@@ -105,7 +107,9 @@ class Nodes:
     def _work(self, child: Process) -> None:
         stage = self._stage
         while not child.node.is_stopping:
-            stage.scheduler.wait(lambda: 0.0 if child.node.is_stopping else stage.broker.next_at())
+            stage.scheduler.wait_for(
+                stage.broker.arrival, lambda: 0.0 if child.node.is_stopping else stage.broker.next_at()
+            )
             message = self._next_message(child)
             if message is None:
                 continue
@@ -131,38 +135,54 @@ class Nodes:
             self._stage.trace("gives up", "", (error,))
         except Killed:
             raise
+        except Deaf as error:
+            self._stage.trace("fails", "", (error,))
         except BaseException as error:
             raise Violation("a verb raises nothing of its own", f"{message.what}: {error!r}") from error
 
     def _leave(self, child: Process) -> None:
         """A warm shutdown: when the last child is done, the node ends, and starts again."""
-        node = child.node
         self._stage.trace("leaves", "")
-        node.children.remove(child)
+        child.node.children.remove(child)
         self._gone.append(child)
-        child.is_dead = True
-        self._stage.scheduler.has_dead = True
-        if not node.children and not node.dead:
-            self._end(node)
+        self._stage.end(child)
 
-    def _end(self, node: Node) -> None:
-        if node in self._stage.nodes:
-            self._retire(node)
+    def _end(self, node: Node, lease: NodeLease) -> None:
+        """The duties in hand are finished, the node's name is released last of all."""
+        node.is_gone = True
+        self._stage.scheduler.wait_for(self._stage.death, lambda: NEVER if node.duties else 0.0)
+        try:
+            lease.release(self._rt)
+        except ConnectionError as error:
+            self._stage.trace("duty failed", "", (error,))
+        if node in self._stage.nodes and node.main is not None:
+            self._stage.nodes.remove(node)
+            self._gone.append(node.main)
+            self._stage.end(node.main)
             self._later(node, 2.0)
 
     def _record_starts(self, child: Process) -> None:
         while True:
-            self._stage.scheduler.wait(lambda: min((one.at for one in child.watched.values()), default=NEVER))
+            self._stage.scheduler.wait_for(
+                self._stage.watching, lambda: min((one.at for one in child.watched.values()), default=NEVER)
+            )
             for key, watched in list(child.watched.items()):
                 if watched.at <= self._stage.now and child.watched.pop(key, None) is not None:
                     watched.record()
 
     # --- duties of the main process -----------------------------------------------------------------------------------
     def _duty(self, act: Callable[[], Any]) -> None:
+        node = self._stage.process.node
+        if node.is_gone:
+            return
+        node.duties += 1
         try:
             act()
-        except (StoreUnavailable, ConnectionError) as error:
+        except (StoreUnavailable, ConnectionError, Deaf) as error:
             self._stage.trace("duty failed", "", (error,))
+        finally:
+            node.duties -= 1
+            self._stage.death.give()
 
     def _renew(self, node: Node) -> None:
         while True:
@@ -171,33 +191,37 @@ class Nodes:
             if busy:
                 self._duty(partial(renew, self._rt, busy))
 
-    def _timers(self) -> None:
+    def _timers(self, node: Node) -> None:
         stage = self._stage
-        while True:
-            stage.scheduler.wait(lambda: min(stage.due.values(), default=NEVER) + _SEEN_SECONDS)
+        while not node.is_stopping:
+            stage.scheduler.wait_for(stage.hint, lambda: min(stage.due.values(), default=NEVER) + _SEEN_SECONDS)
             if stage.now < stage.hints_down_until:
                 stage.scheduler.sleep(1.0)
                 continue
-            self._duty(lambda: fire_due(self._rt))
+            self._duty(partial(self._fire, node))
             stage.process.handles = ()
 
-    def _watch_dead(self, node: Node) -> None:
+    def _fire(self, node: Node) -> None:
+        if not node.is_stopping:
+            fire_due(self._rt)
+
+    def _watch_dead(self, node: Node, lease: NodeLease) -> None:
         stage = self._stage
-        while True:
-            stage.scheduler.wait(lambda: 0.0 if node.dead else NEVER)
+        while node.children or node.dead:
+            stage.scheduler.wait_for(stage.death, lambda: 0.0 if node.dead or not node.children else NEVER)
             stage.scheduler.sleep(_SEEN_SECONDS)
             for child in list(node.dead):
                 self._duty(partial(take_over_holder, self._rt, child.holder))
                 node.dead.remove(child)
                 if not node.is_stopping:
                     self._fork(node)
-            if node.is_stopping and not node.children:
-                self._end(node)
+        self._end(node, lease)
 
-    def _keep_name(self, node: Node) -> None:
-        lease = NodeLease(node.name, cast("Any", node), self._rt.settings.node_lease_seconds)
+    def _keep_name(self, node: Node, lease: NodeLease) -> None:
         while True:
             self._duty(lambda: lease.keep(self._rt))
+            if node.is_gone:
+                return
             self._stage.scheduler.sleep(self._rt.settings.node_lease_seconds / 3)
 
     def _startup(self) -> None:
@@ -226,4 +250,4 @@ class Nodes:
             if stage.now < max(stage.beat_down_until, stage.broker_down_until):
                 continue
             for kind in SweepKind:
-                stage.broker.messages.append(Message("sweep", (), kind.value, stage.now, stage.now + interval))
+                stage.broker.put(Message("sweep", (), kind.value, stage.now, stage.now + interval))

@@ -62,9 +62,10 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A value set and read back."""
+    """A value set under a key, which others may set as well, and read before and after."""
 
     name: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,11 @@ Part = Do | Sleep | State | Map | Child | Gather | Spread
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A client that starts a run, and, when it ``reads``, waits for its result. ``twice``: another client starts the same run."""
+    """A client that starts a run, and, when it ``reads``, waits for its result.
+
+    ``twice``: another client starts the same run. ``inline``: the client works the whole of it. ``hands_over``: its outcome is to be handed
+    on. Starts of the same ``batch`` (other than 0) are one ``start_many``.
+    """
 
     run: str
     parts: tuple[Part, ...]
@@ -123,6 +128,9 @@ class Start:
     delay: float = 0.0
     reads: bool = False
     twice: bool = False
+    inline: bool = False
+    hands_over: bool = False
+    batch: int = 0
 
 
 class FaultKind(StrEnum):
@@ -130,6 +138,7 @@ class FaultKind(StrEnum):
 
     KILL_CHILD = "kill child"
     KILL_NODE = "kill node"
+    KILL_CLIENT = "kill client"
     LEAVE = "node stops warmly"
     FREEZE = "freeze node"
     STALL = "stall"
@@ -147,6 +156,8 @@ class FaultKind(StrEnum):
     DELAY = "delay message"
     UNSURE_SEND = "sent and refused"
     BEAT_DOWN = "beat down"
+    BACKEND_DOWN = "result backend down"
+    SPOIL = "outcome refused by the result backend"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,5 +188,8 @@ class Plan:
     consumes: bool = True
     pass_seconds: float = 30.0
     sweep_interval: float = 10.0
+    node_lease_seconds: float = 12.0
     beats: int = 1
+    deaf: bool = False
+    """Whatever observers and loggers are told makes them fail."""
     faults: tuple[Fault, ...] = field(default=())

@@ -28,6 +28,8 @@ class Node:
     frozen_until: float = 0.0
     is_stopping: bool = False
     is_gone: bool = False
+    """A warm shutdown is over but for the duties in hand, of which there are ``duties``."""
+    duties: int = 0
     children: list[Process] = field(default_factory=list)
     dead: list[Process] = field(default_factory=list)
     """Children that died and are not seen yet."""

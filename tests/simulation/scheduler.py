@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from greenlet import getcurrent, greenlet
 
-__all__ = ["NEVER", "Actor", "Choices", "Killed", "Member", "Scheduler", "Stuck"]
+__all__ = ["NEVER", "Actor", "Choices", "Killed", "Member", "Scheduler", "Signal", "Stuck"]
 
 NEVER: Final = math.inf
 LAST: Final = 2
@@ -68,16 +68,31 @@ class Choices:
         return made
 
 
+class Signal:
+    """What actors wait for together: each says when it can go on, and is asked again when the signal was given or that time has come."""
+
+    __slots__ = ("at", "waiters")
+
+    def __init__(self) -> None:
+        self.at = NEVER
+        self.waiters: dict[Actor, Callable[[], float]] = {}
+
+    def give(self) -> None:
+        """Something changed: whoever waits is asked again."""
+        self.at = 0.0
+
+
 class Actor:
     """One thread of one process."""
 
-    __slots__ = ("greenlet", "is_over", "name", "process")
+    __slots__ = ("greenlet", "is_over", "name", "process", "waits_for")
 
     def __init__(self, name: str, process: Member, main: Callable[[], None], hub: greenlet) -> None:
         self.name = name
         self.process = process
         self.greenlet = greenlet(main, parent=hub)
         self.is_over = False
+        self.waits_for: Signal | None = None
 
 
 class Scheduler:
@@ -95,7 +110,7 @@ class Scheduler:
         self._deferred: list[Actor] = []
         """Who goes on when nobody else can."""
         self._sleepers: list[tuple[float, int, Actor]] = []
-        self._waiters: dict[Actor, Callable[[], float]] = {}
+        self._signals: list[Signal] = []
         self._rests = 0
         self._current: Actor | None = None
         self._choices = choices
@@ -111,6 +126,12 @@ class Scheduler:
     def is_idle(self) -> bool:
         """Nobody is at work: the world itself looks."""
         return self._current is None
+
+    def signal(self) -> Signal:
+        """Something to wait for."""
+        signal = Signal()
+        self._signals.append(signal)
+        return signal
 
     def spawn(self, name: str, process: Member, main: Callable[[], None]) -> Actor:
         """Begin an actor; it works when it is its turn."""
@@ -131,7 +152,8 @@ class Scheduler:
     # --- inside an actor --------------------------------------------------------------------------------------------
     def let_others(self) -> None:
         """A place where another actor may come first."""
-        actor = self.current
+        actor = self._current
+        assert actor is not None, "no actor is at work"
         preempted = self._choices.preempts()
         if preempted == LAST:
             self._deferred.append(actor)
@@ -143,20 +165,30 @@ class Scheduler:
         """Go on after that long."""
         self.wait(self.now + seconds)
 
-    def wait(self, until: Callable[[], float] | float) -> None:
-        """Go on at that time, which may depend on what others do."""
+    def wait(self, until: float) -> None:
+        """Go on at that time."""
+        actor = self._begin_waiting()
+        if until <= self.now:
+            self._rouse(actor)
+        else:
+            self._rest(actor, until)
+        self._switch(actor)
+
+    def wait_for(self, signal: Signal, until: Callable[[], float]) -> None:
+        """Go on at the time that ``until`` gives; it may change whenever the signal is given."""
+        actor = self._begin_waiting()
+        signal.waiters[actor] = until
+        signal.at = min(signal.at, until())
+        actor.waits_for = signal
+        self._switch(actor)
+
+    def _begin_waiting(self) -> Actor:
         actor = self.current
         if actor.process.is_dead:
             raise Killed
         if self.failure is not None:
             self._hub.switch()
-        if not isinstance(until, float):
-            self._waiters[actor] = until
-        elif until <= self.now:
-            self._rouse(actor)
-        else:
-            self._rest(actor, until)
-        self._switch(actor)
+        return actor
 
     def _switch(self, actor: Actor) -> None:
         self._hub.switch()
@@ -194,14 +226,23 @@ class Scheduler:
         while sleepers and sleepers[0][0] <= now:
             self._rouse(heapq.heappop(sleepers)[2])
         at = sleepers[0][0] if sleepers else NEVER
-        for actor, until in list(self._waiters.items()):
-            ready_at = until()
-            if ready_at <= now:
-                del self._waiters[actor]
-                self._rouse(actor)
-            elif ready_at < at:
-                at = ready_at
+        for signal in self._signals:
+            if signal.at <= now:
+                self._ask(signal)
+            at = min(at, signal.at)
         return at
+
+    def _ask(self, signal: Signal) -> None:
+        """Rouse those who can go on, and learn when the next one can."""
+        signal.at = NEVER
+        for actor, until in list(signal.waiters.items()):
+            ready_at = until()
+            if ready_at <= self.now:
+                del signal.waiters[actor]
+                actor.waits_for = None
+                self._rouse(actor)
+            elif ready_at < signal.at:
+                signal.at = ready_at
 
     def _rouse(self, actor: Actor) -> None:
         frozen_until = actor.process.frozen_until()
@@ -234,5 +275,7 @@ class Scheduler:
             assert actor.greenlet.dead, f"{actor.name} lives on after its process"
         self._current = before
         self.actors.pop(actor, None)
-        self._waiters.pop(actor, None)
+        if actor.waits_for is not None:
+            del actor.waits_for.waiters[actor]
+            actor.waits_for = None
         actor.is_over = True

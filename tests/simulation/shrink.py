@@ -93,7 +93,7 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, nodes=plan.nodes - 1, doubles=False)
     if plan.children > 1:
         yield replace(plan, children=plan.children - 1)
-    plain = replace(plan, skews=(), beats=1, pass_seconds=30.0, consumes=True)
+    plain = replace(plan, skews=(), beats=1, pass_seconds=30.0, consumes=True, deaf=False)
     if plain != plan:
         yield plain
 
@@ -111,7 +111,7 @@ def _smaller_starts(start: Start) -> Iterator[Start]:
     for parts in _smaller_parts(start.parts):
         if parts:
             yield replace(start, parts=parts)
-    plain = replace(start, at=0.0, delay=0.0, reads=False, twice=False)
+    plain = replace(start, at=0.0, delay=0.0, reads=False, twice=False, inline=False, hands_over=False, batch=0)
     if plain != start:
         yield plain
 

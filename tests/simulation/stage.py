@@ -9,7 +9,7 @@ from typing import Any, Final
 from pikkuflow.domain.ids import RunId
 from tests.simulation.plan import FaultKind
 from tests.simulation.processes import Node, Process
-from tests.simulation.scheduler import NEVER, Killed, Scheduler
+from tests.simulation.scheduler import NEVER, Killed, Scheduler, Signal
 
 __all__ = ["ACTOR_PAUSE", "Broker", "Message", "Stage"]
 
@@ -42,8 +42,14 @@ class Message:
 class Broker:
     """One queue, first in first out, but for messages that are delayed."""
 
-    def __init__(self) -> None:
+    def __init__(self, arrival: Signal) -> None:
         self.messages: list[Message] = []
+        self.arrival = arrival
+
+    def put(self, *messages: Message) -> None:
+        """Take messages in."""
+        self.messages.extend(messages)
+        self.arrival.give()
 
     def next_at(self) -> float:
         """When there is something to take."""
@@ -58,28 +64,48 @@ class Broker:
         return None
 
 
-class Stage:
+class _Signals:
+    """What actors wait for."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.hint = scheduler.signal()
+        self.news = scheduler.signal()
+        """Announcements."""
+        self.thread = scheduler.signal()
+        """Ends of threads, and their events."""
+        self.watching = scheduler.signal()
+        """Attempts that are watched."""
+        self.death = scheduler.signal()
+        """Processes that ended."""
+
+
+class Stage(_Signals):
     """The shared state of one schedule."""
 
     def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__(scheduler)
         self.scheduler = scheduler
-        self.broker = Broker()
+        self.broker = Broker(scheduler.signal())
         self.nodes: list[Node] = []
         self.clients: list[Process] = []
         self.due: dict[RunId, float] = {}
         """Hints that were left."""
         self.points = 0
         self.store_down_until = self.leases_down_until = self.hints_down_until = self.broker_down_until = 0.0
-        self.beat_down_until = 0.0
+        self.beat_down_until = self.backend_down_until = 0.0
         self.fault_seconds = 0.0
         self.is_disturbed = False
         """Something went wrong already."""
         self.has_deaths = False
         self.was_late = False
         """Some process may have worked on after its lease."""
+        self.was_given_up = False
+        """Some process had no patience left with the store, and did not learn what became of its act."""
         self.were_leases_lost = False
         """A living node may have lost its name."""
         self.strike: Callable[[str, str], FaultKind | None] = lambda _op, _phase: None
+        self.strikes_from: float = NEVER
+        """The point from which the next fault may strike."""
         self.empty_leases: Callable[[], None] = lambda: None
         self.tells: Callable[[str], None] | None = None
 
@@ -103,15 +129,16 @@ class Stage:
 
     def point(self, op: str, phase: str, args: tuple[Any, ...] = (), answer: Any = None) -> FaultKind | None:
         """A place where a fault may strike and where others may come first. Raises ``Killed`` when the process is no more."""
-        process = self.process
-        if process.is_dead:
+        if self.scheduler.current.process.is_dead:
             raise Killed
         self.points += 1
         if self.tells is not None:
             self.trace(op, phase, args, answer)
-        fault = self.strike(op, phase)
-        if process.is_dead:
-            raise Killed
+        fault = None
+        if self.points >= self.strikes_from:
+            fault = self.strike(op, phase)
+            if self.process.is_dead:
+                raise Killed
         self.scheduler.let_others()
         return fault
 
@@ -127,11 +154,28 @@ class Stage:
     def kill(self, process: Process) -> None:
         """End a process at once. Its actors are unwound without effect."""
         process.is_dead = True
-        self.scheduler.has_dead = True
         self.is_disturbed = self.has_deaths = True
+        self.end(process)
         if process in process.node.children:
             process.node.children.remove(process)
             process.node.dead.append(process)
+
+    def end(self, process: Process) -> None:
+        """A process is over. Its actors are unwound without effect."""
+        process.is_dead = True
+        self.scheduler.has_dead = True
+        self.death.give()
+
+    def stop(self, node: Node) -> None:
+        """Begin a warm shutdown: every child ends after the message in hand."""
+        node.is_stopping = True
+        self.broker.arrival.give()
+        self.death.give()
+
+    def leave_hint(self, run_id: RunId, at: float) -> None:
+        """Keep the earlier of two due times."""
+        self.due[run_id] = min(at, self.due.get(run_id, at))
+        self.hint.give()
 
     def is_handled(self, run_id: RunId) -> bool:
         """Whether a message or a hint for the run is under way, or a process works on it."""

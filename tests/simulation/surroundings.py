@@ -26,10 +26,15 @@ class StoreClock:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
+        self._at = 0.0
+        self._time = _START
 
     def now(self) -> datetime:
         """The true time."""
-        return _START + timedelta(seconds=self._stage.scheduler.now)
+        at = self._stage.scheduler.now
+        if at != self._at:
+            self._at, self._time = at, _START + timedelta(seconds=at)
+        return self._time
 
     def monotonic(self) -> float:
         """The true time."""
@@ -120,6 +125,7 @@ class SimStore:
         until = stage.now + patience if waited_until is None and patience is not None else waited_until or NEVER
         if stage.now + seconds > until:
             stage.scheduler.sleep(max(0.0, until - stage.now))
+            stage.was_given_up = True
             raise StoreUnavailable(f"no answer to {op}")
         stage.scheduler.sleep(seconds)
         return until
@@ -164,8 +170,7 @@ class SimHints:
         stage = self._stage
         stage.point("leave", "before", (run_id, in_seconds))
         if not self._is_down():
-            at = stage.now + in_seconds
-            self._stage.due[run_id] = min(at, self._stage.due.get(run_id, at))
+            stage.leave_hint(run_id, stage.now + in_seconds)
         stage.point("leave", "after", (run_id,))
 
     def leave_again(self, due: Sequence[DueRun]) -> None:
@@ -191,6 +196,7 @@ class SimHints:
         self._stage.point("announce", "before", (run_id,))
         if not self._is_down():
             self._announced[run_id] = self._announced.get(run_id, 0) + 1
+            self._stage.news.give()
 
     @contextmanager
     def watching(self, run_id: RunId) -> Iterator[_Ear]:
@@ -214,7 +220,7 @@ class _Ear:
 
     def wait(self, seconds: float) -> bool:
         until = self._stage.now + seconds
-        self._stage.scheduler.wait(lambda: 0.0 if self._is_new() else until)
+        self._stage.scheduler.wait_for(self._stage.news, lambda: 0.0 if self._is_new() else until)
         was_new = self._is_new()
         self._heard = self._announced.get(self._run_id, 0)
         return was_new
@@ -258,7 +264,7 @@ class SimDispatcher:
             for message in messages:
                 message.at = stage.now + stage.fault_seconds
         if fault is not FaultKind.LOSE:
-            stage.broker.messages.extend(messages)
+            stage.broker.put(*messages)
         if fault is FaultKind.UNSURE_SEND:
             raise DispatchError("the broker did not answer")
         stage.point(op, "after", shown)
@@ -290,13 +296,15 @@ class SimThread:
 
     def join(self) -> None:
         """Wait for its end."""
-        self.stage.scheduler.wait(lambda: 0.0 if self._is_over else NEVER)
+        if not self._is_over:
+            self.stage.scheduler.wait_for(self.stage.thread, lambda: 0.0 if self._is_over else NEVER)
 
     def _run(self) -> None:
         try:
             self._target(*self._args)
         finally:
             self._is_over = True
+            self.stage.thread.give()
 
 
 class SimEvent:
@@ -310,6 +318,7 @@ class SimEvent:
     def set(self) -> None:
         """Set it."""
         self._is_set = True
+        self.stage.thread.give()
 
     def is_set(self) -> bool:
         """Whether it is."""
@@ -318,5 +327,5 @@ class SimEvent:
     def wait(self, seconds: float) -> bool:
         """Wait for it at most that long."""
         until = self.stage.now + seconds
-        self.stage.scheduler.wait(lambda: 0.0 if self._is_set else until)
+        self.stage.scheduler.wait_for(self.stage.thread, lambda: 0.0 if self._is_set else until)
         return self._is_set

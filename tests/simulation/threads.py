@@ -27,6 +27,7 @@ class SimWatch:
         """Watch an attempt."""
         self._count += 1
         self._stage.process.watched[self._count] = Watched(self._stage.now + after_seconds, record)
+        self._stage.watching.give()
         return self._count
 
     def end(self, key: int) -> None:

@@ -56,7 +56,8 @@ class SimRunner:
             return Attempted(end=AttemptEnd.SUCCEEDED, value=self.work(work.args[0]))
         except Boom as error:
             end = AttemptEnd.GAVE_UP if act.gives_up else AttemptEnd.RAISED
-            return Attempted(end=end, error=error, delay_seconds=act.asks)
+            # Its trace would say nothing of the schedule, and costs more than the rest of the attempt.
+            return Attempted(end=end, error=error.with_traceback(None), delay_seconds=act.asks)
 
     def work(self, key: str) -> Any:
         """The work of the step at hand. Raises ``Boom``, or takes the process down, as its act says."""

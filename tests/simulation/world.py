@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from pikkuflow.adapters.json_codec import JsonCodec
-from pikkuflow.adapters.memory.dispatcher import MemoryDeliverer
 from pikkuflow.adapters.memory.leases import MemoryLeases
 from pikkuflow.adapters.memory.run_store import MemoryRunStore
 from pikkuflow.domain.definition import Registry, WorkflowDefinition
-from pikkuflow.domain.ids import RunId
 from pikkuflow.engine.runtime import Runtime
-from pikkuflow.ports import Clock, Hints, Leases, RunStore, StepLost
+from pikkuflow.ports import Clock, Hints, Leases, RunStore
 from pikkuflow.settings import Settings
 from tests.simulation.clients import Clients
 from tests.simulation.faults import Faults
 from tests.simulation.flow import Translator, acts_of, body_of, children_of
 from tests.simulation.judge import judge
 from tests.simulation.ledger import Ledger, Violation
+from tests.simulation.listeners import SimDeliverer, SimObserver, logging_as_planned
 from tests.simulation.nodes import Nodes
 from tests.simulation.plan import Part, Plan
+from tests.simulation.replays import check_replays
 from tests.simulation.scheduler import Choices, Scheduler, Stuck
 from tests.simulation.stage import ACTOR_PAUSE, Stage
 from tests.simulation.surroundings import ProcessClock, SimDispatcher, SimHints, SimIds, SimLeases, SimStore, StoreClock
@@ -62,7 +61,6 @@ class World:
         self.ledger = Ledger(self.stage, self.store._tables)
         self.store._tables.between_statements = self._between_statements
         self.workflows = _workflows(plan)
-        self.warnings: list[str] = []
         acts = {key: act for name, parts in self.workflows.items() for key, act in acts_of(name, parts).items()}
         self.runner = SimRunner(self.stage, self.ledger, acts)
         self.rt = self._runtime()
@@ -81,7 +79,7 @@ class World:
 
     def begin(self) -> None:
         """Start nodes and clients, and let nothing work yet. ``end`` must follow, whatever happens."""
-        logging.disable(logging.CRITICAL)
+        self._threads.enter_context(logging_as_planned(deaf=self.plan.deaf))
         ACTOR_PAUSE.stage = self.stage
         self._threads.enter_context(threads_as_actors(self.stage))
         self.nodes.begin()
@@ -97,8 +95,9 @@ class World:
         self._advance(self._is_settled)
         calm = self.scheduler.now + _CALM_SECONDS
         self._advance(lambda: self._is_quiet(calm))
-        judge(self.plan, self.workflows, self.store._tables, self.ledger, self.rt.codec.decode)
-        self.clients.judge(self.store)
+        judge(self.workflows, self.store._tables, self.ledger, self.rt.codec.decode)
+        self.clients.judge(self.store._tables)
+        check_replays(self.rt, self.store._tables)
 
     def end(self) -> None:
         """Unwind every actor."""
@@ -107,7 +106,6 @@ class World:
         self.scheduler.reap()
         self._threads.close()
         ACTOR_PAUSE.stage = None
-        logging.disable(logging.NOTSET)
 
     def _between_statements(self) -> None:
         self.ledger.look()
@@ -120,12 +118,17 @@ class World:
             rows = [
                 f"{run.id} {run.status} {run.code or ''}"
                 for run in self.store._tables.runs.values()
-                if not run.is_settled
+                if not run.is_settled or (run.handover is not None and run.delivered_at is None)
             ]
             raise Violation("I7 nothing is stuck", f"{stuck}; open: {rows}") from stuck
 
     def _is_settled(self) -> bool:
-        return self.clients.are_done() and all(run.is_settled for run in self.store._tables.runs.values())
+        if not self.clients.are_done():
+            return False
+        return all(
+            run.is_settled and (run.handover is None or run.delivered_at is not None)
+            for run in self.store._tables.runs.values()
+        )
 
     def _is_quiet(self, calm: float) -> bool:
         if self.scheduler.now >= calm:
@@ -146,44 +149,24 @@ class World:
             dispatcher=SimDispatcher(stage),
             runner=self.runner,
             translate=Translator(),
-            deliverer=MemoryDeliverer(),
+            deliverer=SimDeliverer(stage, self.ledger),
             codec=JsonCodec(8 * 1024 * 1024),
             clock=ProcessClock(stage),
             ids=SimIds(),
-            observer=_Ear(stage, self.warnings),
+            observer=SimObserver(stage, deaf=plan.deaf),
             registry=registry,
             settings=Settings(
                 pass_seconds=plan.pass_seconds,
                 sweep_interval=plan.sweep_interval,
                 run_lease_seconds=30.0,
                 step_lease_seconds=30.0,
-                node_lease_seconds=12.0,
+                node_lease_seconds=plan.node_lease_seconds,
             ),
             holder=lambda: stage.process.holder,
             is_stopping=lambda: stage.process.node.is_stopping,
             consumes=lambda _workflow: plan.consumes,
             has_broker=True,
         )
-
-
-class _Ear:
-    """An observer that writes to the trace."""
-
-    def __init__(self, stage: Stage, warnings: list[str]) -> None:
-        self._stage = stage
-        self._warnings = warnings
-
-    def pass_ended(self, event: Any) -> None:
-        """Nothing to do."""
-
-    def step_lost(self, event: StepLost) -> None:
-        """Write it."""
-        self._stage.trace("lost step", "", (event.run_id, event.step, event.attempt))
-
-    def warn(self, message: str, *, run_id: RunId | None = None) -> None:
-        """Write it."""
-        self._warnings.append(message)
-        self._stage.trace("warning", "", (run_id, message))
 
 
 def _workflows(plan: Plan) -> dict[str, tuple[Part, ...]]:

@@ -43,6 +43,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         "pikkuflow_beat": True,
         "pikkuflow_recovery": True,
         "pikkuflow_step_events": False,
+        "pikkuflow_group_commit": False,
         "pikkuflow_allow_green_pools": False,
         "pikkuflow_codec": None,
     }

@@ -91,7 +91,7 @@ class CeleryDispatcher:
             self._producers.call(lambda producer: self._send_all(producer, pending))
         except Exception as error:
             raise DispatchError(
-                f"The broker did not take {len(pending)} message(s): {error}.",
+                f"The broker did not take {len(pending)} message(s): {str(error).rstrip('.')}.",
                 hint="Nothing is lost: a sweep sends again what is recorded.",
             ) from error
 

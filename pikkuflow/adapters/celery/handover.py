@@ -13,6 +13,8 @@ from celery import Celery, group
 from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 from celery.canvas import maybe_signature
+from kombu.exceptions import OperationalError
+from sqlalchemy.exc import OperationalError as DatabaseAway
 
 from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import RunStatus
@@ -88,9 +90,17 @@ class CeleryDeliverer:
     def deliver(self, run: Run) -> None:
         """Store the result, send callbacks and the rest of a chain, count a chord; on failure errbacks instead.
 
-        Raises whatever the backend or the broker raises; a sweep repeats it.
+        Raises ``ConnectionError`` when the backend or the broker does not answer, and whatever else they raise; a sweep repeats it.
         """
         task = self._app.tasks.get(run.workflow)
+        try:
+            self._hand_on(run, task)
+        except Exception as error:
+            if self._is_outage(error, task):
+                raise ConnectionError(str(error)) from error
+            raise
+
+    def _hand_on(self, run: Run, task: Any) -> None:
         context = self._context(run, task)
         backend = task.backend if task is not None else self._app.backend
         stores = not context.ignore_result
@@ -130,6 +140,13 @@ class CeleryDeliverer:
             kwargs=given["kwargs"],
             called_directly=False,
         )
+
+    def _is_outage(self, error: Exception, task: Any) -> bool:
+        """A publish that fails is kombu's own error; Celery's database backend lets SQLAlchemy's through, the others name theirs."""
+        if isinstance(error, OSError | OperationalError | DatabaseAway):
+            return True
+        backend = task.backend if task is not None else self._app.backend
+        return isinstance(error, getattr(backend, "connection_errors", ()))
 
     def _keeps_results(self, run: Run) -> bool:
         task = self._app.tasks.get(run.workflow)

@@ -17,7 +17,7 @@ class StepRequest(Request):
     """The request of a ``pikkuflow.step`` message in the main process."""
 
     def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
-        """A limit was reached. The hard one is noted before the child is ended; the watching thread writes the failed attempt.
+        """A limit was reached. The hard one is noted before the child is ended; the watch writes the failed attempt once it is dead.
 
         The database is not touched here: this is the worker's event loop.
         """
@@ -30,6 +30,7 @@ class StepRequest(Request):
                     run_id=RunId(run_id),
                     steps=tuple((StepName(name), attempt) for name, attempt in steps),
                     holder=node.holder(request.worker_pid),
+                    pid=request.worker_pid,
                     seconds=timeout,
                 )
             )

@@ -24,6 +24,7 @@ class TimedOut:
     run_id: RunId
     steps: tuple[tuple[StepName, int], ...]
     holder: Holder
+    pid: int
     seconds: float
 
 

@@ -124,6 +124,7 @@ class SignatureTranslator:
             no_retry_on=options.no_retry_on,
             dispatch=options.dispatch,
             record_start=options.record_start,
+            quick=options.quick,
             undo_task=(workflow or self._undo_task_of(task)) if options.compensate else None,
             detached=options.detached,
             options=own,
@@ -161,6 +162,7 @@ def _of_function(what: Callable[..., Any], items: tuple[Any, ...], name: str | N
         no_retry_on=options.no_retry_on,
         dispatch=options.dispatch,
         record_start=options.record_start,
+        quick=options.quick,
     )
 
 

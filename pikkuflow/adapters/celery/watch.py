@@ -17,6 +17,7 @@ from typing import Any, Final
 from celery.worker import state
 
 from pikkuflow.adapters.celery.extension import Extension
+from pikkuflow.adapters.celery.node import TimedOut
 from pikkuflow.adapters.celery.node_lease import NodeLease
 from pikkuflow.adapters.celery.pools import (
     busy_pids,
@@ -30,7 +31,7 @@ from pikkuflow.adapters.celery.stillness import stillness
 from pikkuflow.domain.failure import Failure
 from pikkuflow.engine.fail_claim import fail_claimed
 from pikkuflow.engine.fire_timer import fire_due
-from pikkuflow.engine.renew import renew
+from pikkuflow.engine.renew import RENEWALS_A_LEASE, Renewal
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.sweep import SweepKind, recover
 from pikkuflow.engine.take_over import take_over_holder
@@ -43,7 +44,6 @@ _TICK_SECONDS: Final = 0.2
 _CONNECTIONS: Final = 3
 _STALE_INTERVALS: Final = 3
 _RENEWAL: Final = "renewal"
-_RENEWALS_A_LEASE: Final = 3
 _QUIET_SECONDS: Final = 30.0
 """A duty that goes on failing is logged this often."""
 
@@ -70,6 +70,8 @@ class Watch:
         self._children: set[int] = set()
         self._born: deque[int] = deque()
         self._taken: set[int] = set()
+        self._late: list[TimedOut] = []
+        self._renewal = Renewal(self._rt)
         self._sweeping = threading.Lock()
         self._still = stillness(ext.settings.database_url, self._rt.store.close)
         self._lease = NodeLease(worker.hostname, ext.node, ext.settings.node_lease_seconds)
@@ -110,15 +112,16 @@ class Watch:
             _Duty("hard limits", _TICK_SECONDS, self._fail_timed_out),
             _Duty("dead children", _TICK_SECONDS, self._take_over_dead),
             _Duty("timers", _TICK_SECONDS, self._fire_timers),
-            _Duty(_RENEWAL, min(leases) / _RENEWALS_A_LEASE, self._renew),
-            _Duty("node lease", settings.node_lease_seconds / _RENEWALS_A_LEASE, self._keep_name),
+            _Duty(_RENEWAL, min(leases) / RENEWALS_A_LEASE, self._renew),
+            _Duty("node lease", settings.node_lease_seconds / RENEWALS_A_LEASE, self._keep_name),
         ]
         if settings.recovery:
             duties.append(_Duty("missing sweeps", settings.sweep_interval, self._sweep_if_none_does))
         return duties
 
     def _watch(self, duties: list[_Duty]) -> None:
-        while not self._ended.wait(_TICK_SECONDS):
+        tick_seconds = min(_TICK_SECONDS, *(duty.every_seconds for duty in duties))
+        while not self._ended.wait(tick_seconds):
             now = self._clock.monotonic()
             due = [duty for duty in duties if duty.next_at <= now]
             with self._still:
@@ -141,17 +144,20 @@ class Watch:
 
     # --- duties -----------------------------------------------------------------------------------------------------
     def _fail_timed_out(self) -> None:
-        """Before the dead are looked at: the claim must still be the child's."""
+        """Once the child works no more: what it had begun is known then. Before the dead are looked at: the claims must still be its."""
         while not self._ext.node.timed_out.empty():
-            late = self._ext.node.timed_out.get_nowait()
+            self._late.append(self._ext.node.timed_out.get_nowait())
+        ended = dead_children({late.pid for late in self._late}, set(live_children(self._worker)))
+        for late in [late for late in self._late if late.pid in ended]:
             failure = Failure(
                 type="billiard.exceptions.TimeLimitExceeded",
                 message=f"TimeLimitExceeded: the hard time limit of {late.seconds:g} s was reached",
             )
+            self._late.remove(late)
             try:
                 fail_claimed(self._rt, late.run_id, late.steps, late.holder, failure)
             except StoreUnavailable:
-                self._ext.node.timed_out.put(late)
+                self._late.append(late)
                 raise
 
     def _take_over_dead(self) -> None:
@@ -159,12 +165,14 @@ class Watch:
         while self._born:
             self._children.add(self._born.popleft())
         now = set(live_children(self._worker))
-        dead = dead_children(self._children, now) - self._taken
-        self._children = now | dead
+        # One that was ended by a limit is left until that is written.
+        late = {late.pid for late in self._late}
+        dead = dead_children(self._children, now) - self._taken - late
+        self._children |= now
         for pid in sorted(dead):
             take_over_holder(self._rt, self._ext.node.holder(pid))
             self._taken.add(pid)
-        self._children = now
+        self._children = now | (self._children & late)
         self._taken &= now
 
     def _fire_timers(self) -> None:
@@ -177,7 +185,7 @@ class Watch:
             return
         children = live_children(self._worker)
         pids = busy & set(children) if children else {os.getpid()}
-        renew(self._rt, [self._ext.node.holder(pid) for pid in sorted(pids)])
+        self._renewal.renew([self._ext.node.holder(pid) for pid in sorted(pids)])
 
     def _keep_name(self) -> None:
         self._lease.keep(self._rt)

@@ -13,7 +13,7 @@ from pikkuflow.adapters.celery.pools import refuse_green_pool
 from pikkuflow.adapters.celery.quiet_log import quieten_celery
 from pikkuflow.adapters.celery.tasks import widen_limits
 from pikkuflow.adapters.celery.watch import Watch
-from pikkuflow.errors import PikkuFlowError
+from pikkuflow.errors import NoBroker, PikkuFlowError
 
 __all__ = ["WorkerHooks", "install_worker_hooks"]
 
@@ -41,7 +41,7 @@ class WorkerHooks:
             )
             self._ext.refresh()
             widen_limits(self._ext.app, worker.time_limit, worker.soft_time_limit)
-            _check_schema(self._ext)
+            _check_servers(self._ext)
             quieten_celery()
         except PikkuFlowError as error:
             raise click.ClickException(f"{error} [{error.code}]") from error
@@ -121,10 +121,15 @@ def _at_a_time(worker: Any) -> int:
     return 1 if is_prefork else int(worker.concurrency or 1)
 
 
-def _check_schema(ext: Extension) -> None:
-    """With connections that are closed again: nothing open goes through the fork."""
+def _check_servers(ext: Extension) -> None:
+    """A broker is named, and the schema is this code's. With connections that are closed again: nothing open goes through the fork."""
     rt = ext.compose(connections=1, patience_seconds=_START_PATIENCE_SECONDS)
     try:
+        if not rt.has_broker:
+            raise NoBroker(
+                "Neither the configuration nor the environment names a broker, so there is nothing to consume.",
+                hint="Set broker_url or CELERY_BROKER_URL.",
+            )
         rt.store.check_schema()
     finally:
         rt.store.close()

@@ -7,11 +7,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from pikkuflow.adapters.memory.endings import end_waiting
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
 from pikkuflow.domain import loss
-from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, Settlement, StepOutcome
+from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, Settlement, StepMessage, StepOutcome
 from pikkuflow.domain.failure import Failure
-from pikkuflow.domain.ids import RunId, StepName
+from pikkuflow.domain.ids import ClaimId, RunId, StepName
 from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Place, Step
 
@@ -93,6 +94,26 @@ class ClaimActs:
                 wake=any(wake for _, wake in settled),
             )
 
+    def give_back(
+        self, run_id: RunId, claim_id: ClaimId, steps: Sequence[tuple[StepName, int]]
+    ) -> tuple[StepMessage, ...]:
+        """Let claimed steps that never began wait again, with the same attempt."""
+        with self._tables.lock:
+            run = self._tables.runs.get(run_id)
+            if run is None:
+                return ()
+            rows, now = self._tables.steps_of(run.id), self._tables.clock.now()
+            given = [rows[name] for name, attempt in steps if name in rows and _is_given(rows[name], attempt, claim_id)]
+            for row in given:
+                if row.status is StepStatus.RUNNING:
+                    row.wait_again(now)
+                    row.author = claim_id
+                    run.retried.add(row.name)
+            if run.is_settled:
+                end_waiting(self._tables, run, now)
+                return ()
+            return tuple(row.message() for row in given)
+
     def _settle(self, run: RunRow, outcome: StepOutcome, now: datetime) -> tuple[bool, bool]:
         row = self._tables.steps_of(run.id).get(outcome.name)
         if row is None:
@@ -165,6 +186,15 @@ def _refused_failure(row: StepRow, refusal: ClaimRefusal) -> Failure:
     if refusal is ClaimRefusal.EXPIRED:
         return loss.message_expired(row.name)
     return loss.lease_expired(row.name, row.attempt)
+
+
+def _is_given(row: StepRow, attempt: int, claim_id: ClaimId) -> bool:
+    """The row is this claim's to give back, or it gave it back before."""
+    if row.attempt != attempt:
+        return False
+    if row.status is StepStatus.RUNNING:
+        return row.claim_id == claim_id
+    return row.status is StepStatus.PENDING and row.author == claim_id
 
 
 def _landed_before(row: StepRow, outcome: StepOutcome) -> bool:

@@ -11,12 +11,13 @@ from pikkuflow.domain.ids import StepName
 from pikkuflow.domain.recorded_names import UNDO_SUFFIX
 from pikkuflow.domain.status import RunStatus, StepStatus
 
-__all__ = ["begin_unwind", "end_run", "tell_parent"]
+__all__ = ["begin_unwind", "end_run", "end_waiting", "tell_parent"]
 
 
 def end_run(tables: Tables, run: RunRow, now: datetime) -> None:
     """What every settled run shows, and its rows that never started."""
     run.due_at = None
+    run.handover_at = None if run.handover is None else now
     run.finished_at = now
     end_waiting(tables, run, now)
 
@@ -34,7 +35,7 @@ def end_waiting(tables: Tables, run: RunRow, now: datetime) -> None:
     """Rows that never started are cancelled; rows with a past attempt failed, so that they stay candidates for undoing (design 3.7)."""
     past = {step: attempt.error for (step, _), attempt in sorted(tables.attempts.get(run.id, {}).items())}
     for row in tables.steps_of(run.id).values():
-        if row.is_waiting or row.status is StepStatus.SUSPENDED:
+        if row.is_waiting:
             if row.attempt > 1:
                 row.settle(StepStatus.FAILED, now, no=run.outside_no, error=past.get(row.name))
             else:

@@ -61,6 +61,11 @@ class PassActs:
                 run.passes_lost = 0
             return _news(run)
 
+    def record_all(self, writes: Sequence[tuple[PassRef, StepWrite]]) -> tuple[PassNews | None, ...]:
+        """Write in-place rows of one run or of several, each judged by itself."""
+        with self._tables.lock:
+            return tuple([self.record(ref, write) for ref, write in writes])
+
     def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
         """Insert pending (sleeps: scheduled) rows if the run is open. None: fenced."""
         with self._tables.lock:
@@ -166,6 +171,7 @@ def _count_lost(run: RunRow, opening: PassOpening, now: datetime) -> PassRefusal
 def _take(run: RunRow, opening: PassOpening, now: datetime) -> None:
     if run.pass_id != opening.pass_id:
         run.retried.clear()
+        run.opened_at = now
     run.pass_id = run.author = opening.pass_id
     run.pass_holder = opening.holder
     run.pass_until = now + timedelta(seconds=opening.lease_seconds)

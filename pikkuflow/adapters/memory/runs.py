@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from pikkuflow.adapters.memory.tables import RunRow, Tables
-from pikkuflow.domain.act import RunRef
+from pikkuflow.adapters.memory.tables import RunRow, Tables, wait_after
+from pikkuflow.domain.act import FoundRun
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
 from pikkuflow.domain.step import Attempt, Step
@@ -42,15 +42,25 @@ class RunActs:
             row.due_at = at if row.due_at is None else min(row.due_at, at)
 
     def undelivered_runs(self, limit: int) -> tuple[Run, ...]:
-        """Settled runs with a ``handover`` that are not marked delivered, in the order in which they settled."""
+        """Settled runs whose outcome is due to be handed on, those due longest first."""
         with self._tables.lock:
-            rows = [
-                row
+            now = self._tables.clock.now()
+            due = sorted(
+                (row.handover_at, row.id, row)
                 for row in self._tables.runs.values()
-                if row.is_settled and row.handover is not None and row.delivered_at is None
-            ]
-            rows.sort(key=lambda row: (row.finished_at or row.updated_at, row.id))
-            return tuple(row.record() for row in rows[:limit])
+                if row.handover_at is not None and row.handover_at <= now
+            )
+            return tuple(row.record() for _, _, row in due[:limit])
+
+    def put_off_delivery(self, run_id: RunId) -> bool:
+        """Have an outcome that is due handed on later. False: it is not due."""
+        with self._tables.lock:
+            row, now = self._tables.runs.get(run_id), self._tables.clock.now()
+            if row is None or row.handover_at is None or row.handover_at > now:
+                return False
+            row.handover_at = now + wait_after(row.send_count)
+            row.send_count += 1
+            return True
 
     def mark_delivered(self, run_id: RunId) -> None:
         """The run's outcome was handed on (design 7)."""
@@ -58,6 +68,7 @@ class RunActs:
             row = self._tables.runs.get(run_id)
             if row is not None and row.delivered_at is None:
                 row.delivered_at = self._tables.clock.now()
+                row.handover_at = None
 
     def get_run(self, run_id: RunId) -> Run | None:
         """The run, or None."""
@@ -65,11 +76,12 @@ class RunActs:
             row = self._tables.runs.get(run_id)
             return None if row is None else row.record()
 
-    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[RunRef, ...]:
-        """Those of the runs that are there and not settled."""
+    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[FoundRun, ...]:
+        """Those of the runs that are there and not settled, and whether a live pass holds them."""
         with self._tables.lock:
+            now = self._tables.clock.now()
             rows = (self._tables.runs.get(run_id) for run_id in dict.fromkeys(run_ids))
-            return tuple(row.ref for row in rows if row is not None and not row.is_settled)
+            return tuple(_found(row, now) for row in rows if row is not None and not row.is_settled)
 
     def list_runs(self, where: RunFilter, *, limit: int, after: RunKey | None = None) -> tuple[Run, ...]:
         """Newest first, by (created_at, id), after the key given."""
@@ -115,6 +127,13 @@ class RunActs:
                 table.pop(run_id, None)
             tables.gates.forget(run_id)
             return True
+
+
+def _found(row: RunRow, now: datetime) -> FoundRun:
+    if row.pass_until is None or not row.is_held(now):
+        return FoundRun(ref=row.ref)
+    held, left = now - (row.opened_at or now), row.pass_until - now
+    return FoundRun(ref=row.ref, held_seconds=held.total_seconds(), left_seconds=left.total_seconds())
 
 
 def _is_wanted(row: RunRow, where: RunFilter) -> bool:

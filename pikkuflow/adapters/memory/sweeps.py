@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
+from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables, wait_after
 from pikkuflow.domain.act import DueRun, RunRef, StepMessage, SweepRequest, Swept, Upcoming
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepKind, StepStatus
@@ -19,8 +19,6 @@ from pikkuflow.domain.step import Place
 
 __all__ = ["SweepActs"]
 
-_FIRST_DELAY: Final = timedelta(seconds=30)
-_LONGEST_DELAY: Final = timedelta(minutes=10)
 _BACKSTOP: Final = timedelta(minutes=5)
 
 
@@ -36,6 +34,8 @@ class SweepActs:
             for run in self._runs():
                 if self._is_stalled(run, page):
                     page.drive_run(run, run)
+                elif self._is_forgotten(run, page.now):
+                    page.drive_forgotten(run)
             return page.swept()
 
     def sweep_undispatched(self, request: SweepRequest) -> Swept:
@@ -76,18 +76,20 @@ class SweepActs:
         if run.due_at is not None:
             yield run.id, run.due_at
         for row in self._rows(run.id):
-            if row.is_waiting and row.due_at is not None:
+            is_earlier = run.due_at is None or (row.due_at is not None and row.due_at < run.due_at)
+            if row.is_waiting and row.due_at is not None and is_earlier:
                 yield f"{run.id}\0{row.name}", row.due_at
 
     def _drive_due(self, run: RunRow, page: _Page) -> None:
         can_wake = not run.is_held(page.now) and not run.is_delayed(page.now)
-        if can_wake and _is_past(run.due_at, page):
+        is_run_due = _is_past(run.due_at, page)
+        if can_wake and is_run_due:
             page.drive_run(run, run)
         for row in self._rows(run.id):
             if not row.is_waiting or not _is_past(row.due_at, page):
                 continue
             if not Place.is_queue(row.place):
-                if can_wake:
+                if can_wake and not is_run_due:
                     page.drive_run(run, row)
             elif _may_be_sent(run, row):
                 page.drive_step(row)
@@ -114,12 +116,12 @@ class SweepActs:
             return False
         if run.pass_id is not None:
             return True
-        if run.has_unseen_news:
-            return run.news_at <= page.before
-        return self._is_forgotten(run, page.now)
+        return run.has_unseen_news and run.news_at <= page.before
 
     def _is_forgotten(self, run: RunRow, now: datetime) -> bool:
         if run.status not in {RunStatus.RUNNING, RunStatus.COMPENSATING} or run.due_at is not None:
+            return False
+        if run.pass_id is not None or run.has_unseen_news:
             return False
         rows = tuple(self._rows(run.id))
         touched = max([run.updated_at, *(_touched_at(row) for row in rows)])
@@ -143,6 +145,7 @@ class _Page:
     now: datetime
     runs: dict[RunId, RunRef] = field(default_factory=dict)
     steps: list[StepMessage] = field(default_factory=list)
+    forgotten: list[RunId] = field(default_factory=list)
     found: int = 0
     last: str | None = None
     is_full: bool = False
@@ -157,6 +160,13 @@ class _Page:
         if self._admits(row):
             self.runs[run.id] = run.ref
 
+    def drive_forgotten(self, run: RunRow) -> None:
+        """Wake the run that nothing else would."""
+        is_first = not run.send_count
+        self.drive_run(run, run)
+        if is_first and run.send_count:
+            self.forgotten.append(run.id)
+
     def drive_step(self, row: StepRow) -> None:
         """Send this row's message."""
         if self._admits(row):
@@ -167,6 +177,7 @@ class _Page:
         return Swept(
             runs=tuple(self.runs.values()),
             steps=tuple(self.steps),
+            forgotten=tuple(self.forgotten),
             last=self.last if self.found >= self.request.limit else None,
         )
 
@@ -178,7 +189,7 @@ class _Page:
             return False
         self.found += 1
         self.last = key
-        row.next_send_at = self.now + min(_FIRST_DELAY * 2 ** min(row.send_count, 10), _LONGEST_DELAY)
+        row.next_send_at = self.now + wait_after(row.send_count)
         row.send_count += 1
         return True
 

@@ -18,10 +18,18 @@ from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import ClaimId, FanId, Holder, PassId, RunId, StepName
 from pikkuflow.domain.run import NewRun, ParentStep, Run
 from pikkuflow.domain.status import SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
-from pikkuflow.domain.step import Attempt, NewStep, Step, first_no
+from pikkuflow.domain.step import Attempt, NewStep, Place, Step, first_no
 from pikkuflow.ports import Clock
 
-__all__ = ["RunRow", "StepRow", "Tables"]
+__all__ = ["RunRow", "StepRow", "Tables", "wait_after"]
+
+_FIRST_DELAY: Final = timedelta(seconds=30)
+_LONGEST_DELAY: Final = timedelta(minutes=10)
+
+
+def wait_after(send_count: int) -> timedelta:
+    """How long what was sent that often waits until it is sent again: 30 s, doubling, at most 10 min (D13)."""
+    return min(_FIRST_DELAY * (1 << min(send_count, 10)), _LONGEST_DELAY)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,11 +61,14 @@ class RunRow:
     pass_id: PassId | None = None
     pass_holder: Holder | None = None
     pass_until: datetime | None = None
+    opened_at: datetime | None = None
+    """When its pass opened."""
     retried: set[StepName] = field(default_factory=set)
     """Steps whose next attempt a worker opened while the pass was open."""
     lost: bool = False
     passes_lost: int = 0
     author: PassId | None = None
+    handover_at: datetime | None = None
     delivered_at: datetime | None = None
     finished_at: datetime | None = None
     send_count: int = 0
@@ -163,6 +174,7 @@ class StepRow:
     undo_task: str | None
     begun_no: int
     settled_no: int | None = None
+    details: str | None = None
     result: str | None = None
     error: Failure | None = None
     claim_id: ClaimId | None = None
@@ -255,6 +267,15 @@ class StepRow:
         self.running_at = self.scheduled_at = self.settled_at = self.sent_at = self.due_at = None
         self.forget_sends()
 
+    def wait_again(self, now: datetime) -> None:
+        """Make a claimed row wait for a worker, due now, with the same attempt."""
+        self.status = StepStatus.PENDING
+        self.place = Place.QUEUE
+        self.claim_id = self.claim_holder = self.lease_until = None
+        self.running_at = self.sent_at = None
+        self.due_at = now
+        self.forget_sends()
+
     def settle(
         self, status: StepStatus, now: datetime, *, no: int, result: str | None = None, error: Failure | None = None
     ) -> None:
@@ -338,7 +359,10 @@ class Tables:
 
     def tell(self, run: RunRow, row: StepRow, now: datetime) -> bool:
         """A step settled outside a pass: raise news unless its fan is still open. True: the caller wakes the run."""
-        return self.count_down(run.id, row.fan_id) and run.raise_news(now)
+        if not self.count_down(run.id, row.fan_id):
+            return False
+        run.passes_lost = 0
+        return run.raise_news(now)
 
 
 def _ahead(now: datetime, seconds: float | None) -> datetime | None:

@@ -12,18 +12,19 @@ from typing import Any, Final
 from sqlalchemy import select, update
 
 from pikkuflow.adapters.sql.database import Transaction
+from pikkuflow.adapters.sql.endings import end_waiting
 from pikkuflow.adapters.sql.news import count_down, outside_no, raise_news, wants_wake
 from pikkuflow.adapters.sql.passes import copied, keep_attempt
-from pikkuflow.adapters.sql.rows import ahead, run_of, step_of, text_of
+from pikkuflow.adapters.sql.rows import ahead, message_of, run_of, step_of, text_of
 from pikkuflow.adapters.sql.tables import step
 from pikkuflow.domain import loss
-from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, Settlement, StepOutcome
+from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, Settlement, StepMessage, StepOutcome
 from pikkuflow.domain.failure import Failure
-from pikkuflow.domain.ids import RunId, StepName
-from pikkuflow.domain.status import SETTLED_STEP, RunStatus, StepKind, StepStatus
+from pikkuflow.domain.ids import ClaimId, RunId, StepName
+from pikkuflow.domain.status import SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Place, Step
 
-__all__ = ["claim_steps", "settle_steps"]
+__all__ = ["claim_steps", "give_back", "settle_steps"]
 
 Row = Mapping[str, Any]
 
@@ -206,3 +207,34 @@ def _try_again(tx: Transaction, row: Row, outcome: StepOutcome) -> None:
     nobody = dict.fromkeys(("claim_id", "claim_holder", "lease_until", "running_at"))
     fresh = {"override": outcome.override, "author": outcome.claim_id, "send_count": 0, "next_send_at": None}
     tx.do(update(step).where(*_is(row)).values(_next_attempt(row, now) | waiting | nobody | fresh))
+
+
+def give_back(
+    tx: Transaction, run_id: RunId, claim_id: ClaimId, steps: Sequence[tuple[StepName, int]]
+) -> tuple[StepMessage, ...]:
+    """Let claimed steps that never began wait again, with the same attempt."""
+    run_row = tx.lock_run(run_id)
+    if run_row is None:
+        return ()
+    rows = _locked_steps(tx, run_id, [name for name, _ in steps])
+    given = [rows[name] for name, attempt in steps if name in rows and _is_given(rows[name], attempt, claim_id)]
+    running = [row["name"] for row in given if row["status"] == StepStatus.RUNNING]
+    if running:
+        now = tx.now()
+        nobody = dict.fromkeys(("claim_id", "claim_holder", "lease_until", "running_at", "sent_at", "next_send_at"))
+        waiting = {"status": StepStatus.PENDING.value, "place": Place.QUEUE, "due_at": now, "waiting_since": now}
+        mine = (step.c.run_id == run_id) & step.c.name.in_(running)
+        tx.do(update(step).where(mine).values(**nobody, **waiting, author=claim_id, send_count=0))
+    if run_row["status"] in SETTLED_RUN:
+        end_waiting(tx, run_row)
+        return ()
+    return tuple(message_of(row) for row in given)
+
+
+def _is_given(row: Row, attempt: int, claim_id: ClaimId) -> bool:
+    """The row is this claim's to give back, or it gave it back before."""
+    if row["attempt"] != attempt:
+        return False
+    if row["status"] == StepStatus.RUNNING:
+        return bool(row["claim_id"] == claim_id)
+    return bool(row["status"] == StepStatus.PENDING and row["author"] == claim_id)

@@ -45,6 +45,9 @@ _CLOCKS: Final[Mapping[Kind, ColumnElement[datetime]]] = {
     Kind.SQLITE: literal_column("pikkuflow_now()", Utc()),
 }
 
+_STATEMENTS: Final = "pikkuflow_statements"
+"""Where a pooled connection keeps what is prepared on it, for as long as it lives."""
+
 _log: Final = logging.getLogger("pikkuflow.store")
 
 
@@ -110,6 +113,34 @@ class _Loan:
 
     pooled: PoolProxiedConnection
     statements: Statements
+
+    @classmethod
+    def of(cls, engine: Engine) -> _Loan:
+        """One more, with the statements that its connection knows from an earlier loan."""
+        pooled = engine.raw_connection()
+        try:
+            statements = pooled.info.get(_STATEMENTS)
+            if statements is None:
+                statements = pooled.info[_STATEMENTS] = Statements(pooled.driver_connection)
+            else:
+                statements.begin()
+        except BaseException as error:
+            pooled.invalidate()
+            pooled.close()
+            if trouble_of(error) is Trouble.AWAY:
+                # Whatever else is pooled was connected to the same server.
+                engine.dispose()
+            raise
+        return cls(pooled, statements)
+
+    def give_back(self) -> None:
+        """Return it to the pool, where transactions find it too."""
+        try:
+            self.statements.end()
+        except BaseException:
+            self.drop()
+            raise
+        self.pooled.close()
 
     def drop(self) -> None:
         """Close it; the pool makes a new one when it is asked."""
@@ -216,19 +247,24 @@ class Database:
         return answer
 
     def _keep(self, kept: deque[_Loan], loan: _Loan) -> None:
-        # The other half of the pool serves transactions, and threads beyond those that it was made for.
+        # The other half of the pool serves transactions, and threads beyond those that it was made for: a worker's is made for every step
+        # that it works at a time, but a caller may have any number of threads.
         if len(kept) < self._pool_size:
             kept.append(loan)
-        else:
-            loan.drop()
+            return
+        try:
+            loan.give_back()
+        except Exception as error:
+            # The act is done; a server that went away since is the next one's to find.
+            if trouble_of(error) is None:
+                raise
 
     @staticmethod
     def _borrowed(engine: Engine, kept: deque[_Loan]) -> _Loan:
         try:
             return kept.pop()
         except IndexError:
-            pooled = engine.raw_connection()
-            return _Loan(pooled, Statements(pooled.driver_connection))
+            return _Loan.of(engine)
 
     def _persist(self, attempt: Callable[[], T], patience_seconds: float | None) -> T:
         patience = self._patience_seconds if patience_seconds == -1 else patience_seconds

@@ -33,11 +33,14 @@ def wants_wake(row: Mapping[str, Any], now: datetime) -> bool:
 
 
 def raise_news(tx: Transaction, row: Mapping[str, Any]) -> bool:
-    """Raise the news of a run whose row is locked and given. True: it had none unseen and no live pass, so the caller wakes it."""
+    """Raise the news of a run whose row is locked and given: a step has settled elsewhere, so its row of lost passes ends.
+
+    True: it had none unseen and no live pass, so the caller wakes it.
+    """
     if row["status"] in SETTLED_RUN:
         return False
     now = tx.now()
-    tx.do(update(run).where(run.c.id == row["id"]).values(more_news(now)))
+    tx.do(update(run).where(run.c.id == row["id"]).values(more_news(now) | {"passes_lost": 0}))
     return row["news"] == row["seen"] and not is_held(row, now)
 
 

@@ -23,7 +23,7 @@ from pikkuflow.domain.run import NewRun
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus, SuspendCode
 from pikkuflow.domain.step import NewStep, Place
 
-__all__ = ["copied", "insert_steps", "keep_attempt", "open_pass", "record", "start_child"]
+__all__ = ["copied", "insert_steps", "keep_attempt", "open_pass", "record", "record_all", "start_child"]
 
 Row = Mapping[str, Any]
 
@@ -109,7 +109,16 @@ def _taken(row: Row, opening: PassOpening, now: datetime, *, passes_lost: int) -
 
 def record(tx: Transaction, ref: PassRef, write: StepWrite) -> PassNews | None:
     """Write one in-place row. A row that the write may not change leaves it unwritten."""
-    held = _held(tx, ref)
+    return _record(tx, ref, write, _held(tx, ref))
+
+
+def record_all(tx: Transaction, writes: Sequence[tuple[PassRef, StepWrite]]) -> tuple[PassNews | None, ...]:
+    """Write in-place rows of one run or of several; the runs are locked first, in the order of their ids."""
+    held = {ref: _held(tx, ref) for ref in sorted({ref for ref, _ in writes}, key=lambda ref: ref.run_id)}
+    return tuple([_record(tx, ref, write, held[ref]) for ref, write in writes])
+
+
+def _record(tx: Transaction, ref: PassRef, write: StepWrite, held: Row | None) -> PassNews | None:
     if held is None:
         return None
     is_start = write.status is StepStatus.RUNNING

@@ -146,9 +146,10 @@ _SETTLE: Final = f"""{_LOCKED}
   UPDATE pikkuflow_fan f SET open = f.open - 1 FROM settled WHERE f.run_id = settled.run_id AND f.fan_id = settled.fan_id
   RETURNING f.open
 )
--- News, unless the fan has open members.
+-- News, unless the fan has open members; an outcome ends a row of lost passes.
 , told AS (
-  UPDATE pikkuflow_run u SET news = u.news + 1, news_at = coalesce(u.news_at, {_NOW}), updated_at = {_NOW}
+  UPDATE pikkuflow_run u SET
+    news = u.news + 1, news_at = coalesce(u.news_at, {_NOW}), passes_lost = 0, updated_at = {_NOW}
   FROM settled LEFT JOIN counted ON true
   WHERE u.id = settled.run_id AND u.status NOT IN {_SETTLED} AND (counted.open IS NULL OR counted.open <= 0)
   RETURNING u.news - 1 = u.seen AND (u.pass_until IS NULL OR u.pass_until <= {_NOW}) AS wake

@@ -28,7 +28,7 @@ from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
 
-__all__ = ["close_pass", "get_run", "insert_steps", "is_plain", "open_pass", "record"]
+__all__ = ["MOVED", "close_pass", "get_run", "insert_steps", "is_plain", "may_begin", "open_pass", "record"]
 
 _NOW: Final = "clock_timestamp()"
 _OPEN: Final = "('running', 'suspended')"
@@ -107,6 +107,17 @@ WITH held AS (
   WHERE id = %(run_id)s AND pass_id = %(pass_id)s FOR NO KEY UPDATE
 )"""
 
+MOVED: Final = f"""ON CONFLICT (run_id, name) DO UPDATE SET
+    status = excluded.status, result = excluded.result, error = excluded.error, place = excluded.place,
+    override = excluded.override, author = excluded.author, due_at = excluded.due_at, settled_at = excluded.settled_at,
+    settled_no = excluded.settled_no,
+    running_at = CASE
+      WHEN excluded.status IN ('running', 'pending') THEN excluded.running_at
+      ELSE coalesce(s.running_at, excluded.running_at) END,
+    claim_id = NULL, claim_holder = NULL, lease_until = NULL, waiting_since = NULL, send_count = 0, next_send_at = NULL
+  WHERE s.attempt = excluded.attempt AND s.status NOT IN {_FINAL}"""
+"""A row that shows the same attempt and has no outcome is moved; any other is left as it is."""
+
 _WRITTEN: Final = f"""
 -- Insert the row, or move one that shows the same attempt and has no outcome.
 , written AS (
@@ -124,15 +135,7 @@ _WRITTEN: Final = f"""
     CASE WHEN %(status)s::text IN {_FINAL} THEN {_NOW} END
   FROM held WHERE %(status)s::text <> 'running'
     OR CASE WHEN %(kind)s = 'compensation' THEN held.status = 'compensating' ELSE held.status IN {_OPEN} END
-  ON CONFLICT (run_id, name) DO UPDATE SET
-    status = excluded.status, result = excluded.result, error = excluded.error, place = excluded.place,
-    override = excluded.override, author = excluded.author, due_at = excluded.due_at, settled_at = excluded.settled_at,
-    settled_no = excluded.settled_no,
-    running_at = CASE
-      WHEN excluded.status IN ('running', 'pending') THEN excluded.running_at
-      ELSE coalesce(s.running_at, excluded.running_at) END,
-    claim_id = NULL, claim_holder = NULL, lease_until = NULL, waiting_since = NULL, send_count = 0, next_send_at = NULL
-  WHERE s.attempt = excluded.attempt AND s.status NOT IN {_FINAL}
+  {MOVED}
   RETURNING s.run_id
 )"""
 
@@ -191,12 +194,13 @@ def record(db: Statements, ref: PassRef, write: StepWrite) -> tuple[PassNews | N
     if row is None:
         return None, False
     status = RunStatus(row["status"])
-    is_stopped_start = write.status is StepStatus.RUNNING and not _may_begin(status, write.step.kind)
+    is_stopped_start = write.status is StepStatus.RUNNING and not may_begin(status, write.step.kind)
     news = PassNews(news=row["news"], status=status, written=row["written"])
     return news, not row["written"] and not is_stopped_start
 
 
-def _may_begin(status: RunStatus, kind: StepKind) -> bool:
+def may_begin(status: RunStatus, kind: StepKind) -> bool:
+    """Work begins only in an open run; compensations only in one that unwinds."""
     return status is RunStatus.COMPENSATING if kind is StepKind.COMPENSATION else status in OPEN_RUN
 
 
@@ -282,7 +286,7 @@ def insert_steps(db: Statements, ref: PassRef, steps: Sequence[NewStep], *, join
     if row is None:
         return None
     status = RunStatus(row["status"])
-    is_written = all(_may_begin(status, new.kind) for new in steps)
+    is_written = all(may_begin(status, new.kind) for new in steps)
     return PassNews(news=row["news"], status=status, written=is_written)
 
 

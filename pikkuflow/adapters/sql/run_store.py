@@ -12,6 +12,7 @@ from pikkuflow.adapters.sql import (
     passes,
     postgres_claims,
     postgres_passes,
+    postgres_together,
     runs,
     sweeps,
     timers,
@@ -27,13 +28,14 @@ from pikkuflow.domain.act import (
     Closed,
     Closing,
     Expired,
+    FoundRun,
     PassNews,
     PassOpening,
     PassRef,
     PassRefusal,
     Renewed,
-    RunRef,
     Settlement,
+    StepMessage,
     StepOutcome,
     StepWrite,
     SweepRequest,
@@ -41,7 +43,7 @@ from pikkuflow.domain.act import (
     Upcoming,
 )
 from pikkuflow.domain.history import History
-from pikkuflow.domain.ids import Holder, RunId, StepName
+from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
 from pikkuflow.domain.step import Attempt, NewStep, Step
 
@@ -54,7 +56,7 @@ class _Reads:
     database: Database
 
     def undelivered_runs(self, limit: int) -> tuple[Run, ...]:
-        """Settled runs with a ``handover`` that are not marked delivered."""
+        """Settled runs whose outcome is due to be handed on."""
         return self.database.read(lambda tx: runs.undelivered_runs(tx, limit))
 
     def get_run(self, run_id: RunId) -> Run | None:
@@ -63,8 +65,8 @@ class _Reads:
             return self.database.autocommit(lambda db: postgres_passes.get_run(db, run_id))
         return self.database.read(lambda tx: runs.get_run(tx, run_id))
 
-    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[RunRef, ...]:
-        """Those of the runs that are there and not settled."""
+    def find_runs(self, run_ids: Sequence[RunId]) -> tuple[FoundRun, ...]:
+        """Those of the runs that are there and not settled, and whether a live pass holds them."""
         return self.database.read(lambda tx: timers.find_runs(tx, run_ids)) if run_ids else ()
 
     def upcoming(self, within_seconds: float, limit: int, after: str | None = None) -> Upcoming:
@@ -124,6 +126,10 @@ class _Repairs:
     def sweep_scheduled(self, request: SweepRequest) -> Swept:
         """Everything that is due."""
         return self.database.write(lambda tx: sweeps.sweep_scheduled(tx, request))
+
+    def put_off_delivery(self, run_id: RunId) -> bool:
+        """Have an outcome that is due handed on later."""
+        return self.database.write(lambda tx: sweeps.put_off_delivery(tx, run_id))
 
     def note_sweep(self, kind: str) -> None:
         """Remember that a sweep of that kind ran now."""
@@ -200,6 +206,16 @@ class SqlRunStore(_Reads, _Repairs, GateActs, StoppingActs):
                 return news
         return self.database.write(lambda tx: passes.record(tx, ref, write))
 
+    def record_all(self, writes: Sequence[tuple[PassRef, StepWrite]]) -> tuple[PassNews | None, ...]:
+        """Write in-place rows of one run or of several, each judged by itself."""
+        if not writes:
+            return ()
+        if self._is_postgres and all(postgres_passes.is_plain(write) for _, write in writes):
+            answers = self.database.autocommit(lambda db: postgres_together.record_all(db, writes))
+            if answers is not None:
+                return answers
+        return self.database.write(lambda tx: passes.record_all(tx, writes))
+
     def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
         """Insert waiting rows, all with one multi-row insert."""
         if self._is_postgres:
@@ -234,6 +250,12 @@ class SqlRunStore(_Reads, _Repairs, GateActs, StoppingActs):
             if settled is not None:
                 return settled
         return self.database.write(lambda tx: claims.settle_steps(tx, run_id, outcomes))
+
+    def give_back(
+        self, run_id: RunId, claim_id: ClaimId, steps: Sequence[tuple[StepName, int]]
+    ) -> tuple[StepMessage, ...]:
+        """Let claimed steps that never began wait again, with the same attempt."""
+        return self.database.write(lambda tx: claims.give_back(tx, run_id, claim_id, steps))
 
     # --- life -------------------------------------------------------------------------------------------------------
     def check_schema(self) -> None:

@@ -76,8 +76,8 @@ def ask_pass(tx: Transaction, run_id: RunId, in_seconds: float) -> None:
 
 
 def undelivered_runs(tx: Transaction, limit: int) -> tuple[Run, ...]:
-    """Settled runs that wait to be handed on, in the order in which they settled."""
-    wanted = select(run).where(run.c.handover_at.is_not(None)).order_by(run.c.handover_at, run.c.id).limit(limit)
+    """Settled runs whose outcome is due to be handed on, those due longest first."""
+    wanted = select(run).where(run.c.handover_at <= tx.now()).order_by(run.c.handover_at, run.c.id).limit(limit)
     return tuple(run_of(row) for row in tx.all(wanted))
 
 

@@ -56,8 +56,16 @@ class Statements:
         self._reader: Any = psycopg.adapt.Transformer(driver)
         self._names: dict[str, bytes] = {}
         self._columns: dict[str, tuple[str, ...]] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """The connection is for these statements from now on. What was prepared on it stays prepared."""
         # All go by keys: planning each anew for its first parameters, as PostgreSQL does five times, costs more than executing it.
         self._checked(self._connection.exec_(b"SET plan_cache_mode = force_generic_plan"))
+
+    def end(self) -> None:
+        """The connection is for other statements from now on, which are planned for what they ask."""
+        self._checked(self._connection.exec_(b"RESET plan_cache_mode"))
 
     @property
     def is_idle(self) -> bool:

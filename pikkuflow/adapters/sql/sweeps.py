@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, StepKind, StepStatus, SuspendCode
 from pikkuflow.domain.step import Place
 
-__all__ = ["note_sweep", "sweep_ages", "sweep_scheduled", "sweep_stalled", "sweep_undispatched"]
+__all__ = ["note_sweep", "put_off_delivery", "sweep_ages", "sweep_scheduled", "sweep_stalled", "sweep_undispatched"]
 
 _FIRST_SECONDS: Final = 30
 _LONGEST_SECONDS: Final = 600
@@ -49,6 +49,7 @@ class _Source:
     time: Column[Any]
     before: datetime
     where: tuple[ColumnElement[bool], ...]
+    is_backstop: bool = False
 
     @property
     def key(self) -> tuple[Column[Any], ...]:
@@ -110,7 +111,13 @@ def _forgotten(now: datetime) -> tuple[_Source, ...]:
     nothing = ~exists().where(_SAME_RUN, open_step, moves).correlate(run)
     before = now - timedelta(seconds=_BACKSTOP_SECONDS)
     return tuple(
-        _Source(table=run, time=run.c.updated_at, before=before, where=(run.c.status == status.value, *idle, nothing))
+        _Source(
+            table=run,
+            time=run.c.updated_at,
+            before=before,
+            where=(run.c.status == status.value, *idle, nothing),
+            is_backstop=True,
+        )
         for status in (RunStatus.RUNNING, RunStatus.COMPENSATING)
     )
 
@@ -135,7 +142,8 @@ def sweep_scheduled(tx: Transaction, request: SweepRequest) -> Swept:
     is_message = step.c.place.startswith(Place.QUEUE, autoescape=True) & _MAY_BE_SENT
     # A message that left after the time came is the other sweep's to repeat.
     is_unsent = or_(step.c.sent_at.is_(None), step.c.sent_at < step.c.due_at)
-    is_timer = ~step.c.place.startswith(Place.QUEUE, autoescape=True) & is_free & not_settled
+    is_run_due = run.c.due_at.is_not(None) & (run.c.due_at <= before)
+    is_timer = ~step.c.place.startswith(Place.QUEUE, autoescape=True) & is_free & not_settled & ~is_run_due
     steps = _Source(table=step, time=step.c.due_at, before=before, where=(or_(is_message & is_unsent, is_timer),))
     return _swept(tx, request, (runs, steps))
 
@@ -153,7 +161,9 @@ def _swept(tx: Transaction, request: SweepRequest, sources: Sequence[_Source]) -
         if len(found) >= request.limit:
             break
     is_full = len(found) >= request.limit
-    return _answer(found, last=_key_of(*found[-1]) if found and is_full else None)
+    page = _answer(found, last=_key_of(*found[-1]) if found and is_full else None)
+    forgotten = (row for index, row in found if sources[index].is_backstop)
+    return replace(page, forgotten=tuple(row["id"] for row in forgotten if not row["send_count"]))
 
 
 def _answer(found: Sequence[tuple[int, Mapping[str, Any]]], last: str | None) -> Swept:
@@ -194,6 +204,16 @@ def _read_key(text: str | None) -> tuple[int, Sequence[Any] | None]:
         return 0, None
     index, moment, *names = json.loads(text)
     return index, (time_of_text(moment), *names)
+
+
+def put_off_delivery(tx: Transaction, run_id: RunId) -> bool:
+    """Have an outcome that is due handed on later. False: it is not due."""
+    row, now = tx.lock_run(run_id), tx.now()
+    if row is None or row["handover_at"] is None or row["handover_at"] > now:
+        return False
+    count = row["send_count"]
+    tx.do(update(run).where(run.c.id == run_id).values(handover_at=now + _wait(count), send_count=count + 1))
+    return True
 
 
 def note_sweep(tx: Transaction, kind: str) -> None:

@@ -7,7 +7,7 @@ as small as a partial one on every database:
 
 - ``run.news_at``: since when the run has news that no pass has seen;
 - ``step.waiting_since``: since when a dispatched row could have been picked up (its insert, its due time, or its message being sent);
-- ``run.handover_at``: since when a settled run waits to be handed on;
+- ``run.handover_at``: when a settled run's outcome is to be handed on: at once, later when that failed;
 - ``step.gate_at``: since when a gate (a suspension, an approval, a signal) waits for the outside.
 
 For the same reason ``due_at`` is cleared when a row is claimed or settled, and ``lease_until`` when its attempt ends.
@@ -157,6 +157,7 @@ step = Table(
     Column("undo_task", Key()),
     Column("begun_no", BigInteger),
     Column("settled_no", BigInteger),
+    Column("details", Payload()),
     # Sweeps.
     _index("step_waiting", "waiting_since", "run_id", "name", where="waiting_since IS NOT NULL"),
     _index("step_lease", "lease_until", "run_id", "name", where="lease_until IS NOT NULL"),

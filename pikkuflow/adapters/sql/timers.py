@@ -13,7 +13,7 @@ from pikkuflow.adapters.sql.columns import text_of_time, time_of_text
 from pikkuflow.adapters.sql.database import Transaction
 from pikkuflow.adapters.sql.rows import ref_of
 from pikkuflow.adapters.sql.tables import run, step
-from pikkuflow.domain.act import DueRun, RunRef, Upcoming
+from pikkuflow.domain.act import DueRun, FoundRun, Upcoming
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import SETTLED_RUN
 
@@ -27,10 +27,18 @@ _KEYS: Final[tuple[tuple[Column[Any], ...], ...]] = (
 """What the index of each source is sorted by; ``due_at`` is NULL once a row is claimed or settled."""
 
 
-def find_runs(tx: Transaction, run_ids: Sequence[RunId]) -> tuple[RunRef, ...]:
-    """Those of the runs that are there and not settled."""
-    rows = tx.all(select(run.c.id, run.c.workflow).where(run.c.id.in_(sorted(set(run_ids))), _OPEN_RUN))
-    return tuple(ref_of(row) for row in rows)
+def find_runs(tx: Transaction, run_ids: Sequence[RunId]) -> tuple[FoundRun, ...]:
+    """Those of the runs that are there and not settled, and whether a live pass holds them."""
+    columns = (run.c.id, run.c.workflow, run.c.opened_at, run.c.pass_until, tx.clock.label("now"))
+    rows = tx.all(select(*columns).where(run.c.id.in_(sorted(set(run_ids))), _OPEN_RUN))
+    return tuple(_found(row) for row in rows)
+
+
+def _found(row: Mapping[str, Any]) -> FoundRun:
+    if row["pass_until"] is None or row["pass_until"] <= row["now"]:
+        return FoundRun(ref=ref_of(row))
+    held, left = row["now"] - row["opened_at"], row["pass_until"] - row["now"]
+    return FoundRun(ref=ref_of(row), held_seconds=held.total_seconds(), left_seconds=left.total_seconds())
 
 
 def upcoming(tx: Transaction, within_seconds: float, limit: int, after: str | None) -> Upcoming:
@@ -56,7 +64,9 @@ def _coming(
         due_at > now, due_at <= now + timedelta(seconds=within_seconds), _OPEN_RUN
     )
     if name:
-        wanted = wanted.join_from(step, run, run.c.id == step.c.run_id)
+        # One hint a run is kept, the earlier one.
+        is_earlier = run.c.due_at.is_(None) | (run.c.due_at > due_at)
+        wanted = wanted.join_from(step, run, run.c.id == step.c.run_id).where(is_earlier)
     if after is not None:
         wanted = wanted.where(tuple_(*key) > tuple(after))
     return tx.all(wanted.order_by(*key).limit(limit))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import resource
+import signal
 import threading
 import time
 from pathlib import Path
@@ -12,10 +14,11 @@ from typing import Any
 from uuid import uuid4
 
 from celery import Celery
+from sqlalchemy import create_engine, text
 
 from pikkuflow import PikkuFlow, Workflow, current_step
 from tests.acceptance.apps.configured import configure
-from tests.acceptance.apps.journal import note_step
+from tests.acceptance.apps.journal import note, note_step
 from tests.faults import tracing
 
 tracing.install()
@@ -60,6 +63,15 @@ def on_the_tick(value: int, tick: float = 0.5) -> int:
     time.sleep(tick - time.time() % tick)
     note_step("done")
     return value * value
+
+
+@app.task(name="faulty.late", acks_late=True)
+def late(path: str) -> None:
+    """A task of the user's own, outside any run, that is acknowledged when it has ended: when a file is there."""
+    note("late begun")
+    while not Path(path).exists():
+        time.sleep(0.02)
+    note("late done")
 
 
 @app.task(name="faulty.hold_gil")
@@ -109,6 +121,43 @@ def wait_for(path: str, before: int = 99) -> list[Any]:
         time.sleep(0.02)
     note_step("done")
     return [step.attempt, os.getpid()]
+
+
+@app.task(name="faulty.fail_late")
+def fail_late(path: str, before: int) -> list[Any]:
+    """Attempts before ``before`` wait for a file and fail then; others end at once."""
+    step = current_step()
+    note_step("begun")
+    while step.attempt < before and not Path(path).exists():
+        time.sleep(0.02)
+    note_step("done")
+    if step.attempt < before:
+        raise ConnectionError("too late to matter")
+    return [step.attempt, os.getpid()]
+
+
+@app.task(name="faulty.hold_transaction")
+def hold_transaction(seconds: float) -> str:
+    """Keep a transaction of its own open in the engine's database, with a lock, and wait in it."""
+    token = uuid4().hex
+    note_step("begun")
+    engine = create_engine(os.environ["PIKKUFLOW_DATABASE_URL"])
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE IF NOT EXISTS faulty_held (token text)"))
+        connection.execute(text("INSERT INTO faulty_held VALUES (:token)"), {"token": token})
+        connection.execute(text("SELECT pg_sleep(:seconds)"), {"seconds": seconds})
+    engine.dispose()
+    note_step("done")
+    return token
+
+
+@app.task(name="faulty.in_any_order")
+def in_any_order(value: int) -> int:
+    """End sooner or later than its neighbours."""
+    note_step("begun")
+    time.sleep(random.random() * 0.3)
+    note_step("done")
+    return value
 
 
 @app.task(name="faulty.whose")
@@ -205,6 +254,26 @@ def gated(wf: Workflow, gate: str, width: int) -> list[str]:
     wf.do("gate", wait_for.s(gate))
     sides: list[str] = wf.gather(*[wf.submit("side", work.s(0.0), dispatch="queue") for _ in range(width)])
     return sides
+
+
+@pikku.workflow(name="faulty.joined")
+def joined(wf: Workflow, marks: str, rounds: int) -> list[int]:
+    """Steps side by side, round after round; the body kills its process once a round, between the first outcome and the last."""
+    seen: list[int] = []
+    for number in range(rounds):
+        handles = [wf.submit("side", in_any_order.s(number * 3 + at), dispatch="queue") for at in range(3)]
+        seen.append(handles[0].result())
+        _die_once(Path(marks) / str(number))
+        seen += wf.gather(*handles[1:])
+    return seen
+
+
+def _die_once(mark: Path) -> None:
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pikku.workflow(name="faulty.storm")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 from celery import Celery, Task
@@ -37,6 +39,21 @@ def touch(value: Any) -> Any:
     """An ordinary task of the house."""
     note_step("touched")
     return value
+
+
+@app.task(name="hostile.wait", bind=True)
+def wait(self: Any, path: str) -> str:
+    """Wait for a file, as a step or as a task of the house's own."""
+    note("waits", id=self.request.id)
+    while not Path(path).exists():
+        time.sleep(0.02)
+    return "opened"
+
+
+@pikku.workflow(name="hostile.waits")
+def waits(wf: Workflow, path: str, /, **options: Any) -> Any:
+    """One step that waits for a file."""
+    return wf.do("wait", wait.s(path), **options)
 
 
 @pikku.workflow(name="hostile.many")

@@ -76,6 +76,18 @@ def linger(seconds: float) -> int:
     return os.getpid()
 
 
+@app.task(shared=False, name="ext.hurdle", time_limit=1)
+def hurdle(number: int, ends: str) -> int:
+    """The second of them does not end by itself the first time: over its limit, or out of its process."""
+    step = current_step()
+    note(f"begun {step.step} {step.attempt}")
+    if (number, step.attempt) == (1, 1):
+        if ends == "exit":
+            raise SystemExit(1)
+        time.sleep(60)
+    return number
+
+
 @pikku.workflow(name="ext.double")
 def double(wf: Workflow, number: int) -> int:
     """Twice the number."""
@@ -105,3 +117,11 @@ def limited(wf: Workflow, seconds: float) -> int:
     """A step with a hard limit of its own: it is dispatched."""
     limited_step: Any = linger.s(seconds)
     return int(wf.do("limited", limited_step.set(time_limit=1), retries=1, retry_delay=0))
+
+
+@pikku.workflow(name="ext.hurdles")
+def hurdles(wf: Workflow, ends: str) -> list[int]:
+    """A chunk of four whose second member ends the message."""
+    member: Any = hurdle.s(ends)
+    values: list[int] = wf.map(member, range(4), chunk=4, retries=1, retry_delay=0)
+    return values

@@ -107,6 +107,14 @@ class TestRefusals:
         assert "db upgrade" in said
         assert "Traceback" not in said
 
+    def test_a_broker_that_nobody_named(self, site: Site) -> None:
+        """D26: Celery would ask a RabbitMQ on localhost for ever."""
+        said = refused(site, env={"CELERY_BROKER_URL": ""})
+        assert "NO_BROKER" in said
+        assert "broker_url" in said
+        assert "amqp://guest" not in said
+        assert "Traceback" not in said
+
 
 class TestCanvas:
     """A workflow at any place of a canvas hands its outcome on (recipes 2)."""
@@ -161,20 +169,31 @@ class TestLimits:
             run.result(timeout=60)
         assert [line for line in site.journal() if line.startswith("begun")] == ["begun limited 1", "begun limited 2"]
 
+    @pytest.mark.parametrize(("pool", "ends"), [("prefork", "limit"), ("prefork", "exit"), ("threads", "exit")])
+    def test_a_chunk_that_ends_early_costs_only_the_member_at_work(self, site: Site, pool: str, ends: str) -> None:
+        """A hard limit, or SystemExit: every other member is worked once, at its first attempt, without waiting for a lease."""
+        module = site.load()
+        site.worker(pool=pool, concurrency=2)
+        run = module.hurdles.start(ends)
+        assert run.result(timeout=30) == [0, 1, 2, 3]
+        begun = sorted(line.rsplit("[", 1)[1] for line in site.journal() if line.startswith("begun"))
+        assert begun == ["0] 1", "1] 1", "1] 2", "2] 1", "3] 1"]
+
 
 class TestLeases:
     """What works is renewed for (design 7)."""
 
     @pytest.mark.parametrize("pool", ["prefork", "threads"])
     def test_a_step_longer_than_its_lease_is_not_taken(self, site: Site, pool: str) -> None:
-        """In place and dispatched: both far longer than the leases, and each worked once."""
-        module = site.load(pikkuflow_run_lease_seconds=2.0, pikkuflow_step_lease_seconds=2.0)
-        site.worker(pool=pool, concurrency=2)
+        """T6.11, D32: in place and dispatched, both far longer than the leases, which are shorter than the floor; each is worked once."""
+        module = site.load(pikkuflow_run_lease_seconds=2.0, pikkuflow_step_lease_seconds=1.5)
+        worker = site.worker(pool=pool, concurrency=2)
         site.processes.beat(APP)
         runs = [module.lingering.start(6.0), module.lingering_queued.start(6.0)]
         for run in runs:
             run.result(timeout=60)
             assert [step.attempts for step in run.status().steps] == [1]
+        assert worker.log().count("has a lease of 1.5 s, renewed every 0.5 s") == 1
         assert len([line for line in site.journal() if line.startswith("begun")]) == 2
 
 

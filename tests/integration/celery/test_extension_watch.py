@@ -66,6 +66,10 @@ def claim(world: Any, holder: Holder) -> RunId:
     return RunId(run.run_id)
 
 
+PID = 1_000_001
+"""The first child of the made-up pool."""
+
+
 class TestChildren:
     """Who died, whatever Celery has noticed."""
 
@@ -227,12 +231,17 @@ class TestWatch:
         assert [sent[0].run_id for sent in world.memory.dispatcher.messages] == [lost]
 
     def test_a_hard_limit_is_written_as_a_failed_attempt(self, world: Any, watch: Any) -> None:
-        """The next attempt is due, and the run goes on with it."""
+        """Once the child is dead, and before it is taken over: the next attempt is due, and the run goes on with it."""
         node = world.pikku.node
         run_id = claim(world, node.holder(1_000_001))
         node.timed_out.put(
-            TimedOut(run_id=run_id, steps=((StepName("work"), 1),), holder=node.holder(1_000_001), seconds=5)
+            TimedOut(run_id=run_id, steps=((StepName("work"), 1),), holder=node.holder(PID), pid=PID, seconds=5)
         )
+        watch._fail_timed_out()
+        watch._take_over_dead()
+        assert not world.rt.store.list_attempts(run_id)
+        del watch.pool_children[0]
+        watch._take_over_dead()
         watch._fail_timed_out()
         (attempt,) = world.rt.store.list_attempts(run_id)
         assert "hard time limit of 5 s" in attempt.error.message
@@ -243,8 +252,9 @@ class TestWatch:
         node, store = world.pikku.node, world.rt.store
         run_id = claim(world, node.holder(1_000_001))
         node.timed_out.put(
-            TimedOut(run_id=run_id, steps=((StepName("work"), 1),), holder=node.holder(1_000_001), seconds=5)
+            TimedOut(run_id=run_id, steps=((StepName("work"), 1),), holder=node.holder(PID), pid=PID, seconds=5)
         )
+        del watch.pool_children[0]
 
         class Away:
             def get_run(self, _run_id: RunId) -> None:

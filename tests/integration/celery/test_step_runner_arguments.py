@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import time
 import weakref
 from datetime import date
 from typing import Any
@@ -14,6 +13,7 @@ from pydantic import ValidationError
 
 from pikkuflow.errors import TaskNotFound
 from pikkuflow.ports import AttemptEnd
+from tests.calls import python_calls
 from tests.integration.celery.step_ledger import Ledger
 from tests.integration.celery.step_tasks import (
     Declined,
@@ -126,12 +126,10 @@ class TestPrice:
     """A step in place costs a commit, not a runner."""
 
     def test_running_a_task_adds_little(self, ledger: Ledger) -> None:
-        """Well under half a millisecond, signals and log lines included."""
+        """Signals and log lines included, it calls few functions."""
         runner, work = ledger.runner, ledger.work(add.s(1, 2))
-        begun = time.process_time()
-        for _ in range(500):
-            runner.run(work, lambda _attempted: True)
-        assert (time.process_time() - begun) / 500 < 0.0005
+        runner.run(work, lambda _attempted: True)
+        assert python_calls(lambda: runner.run(work, lambda _attempted: True)) <= 120
 
     def test_a_failed_attempt_keeps_nothing_alive(self, ledger: Ledger) -> None:
         """The locals of its frames go with it, without waiting for the garbage collector (celery issue 8882)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pikkuflow import PikkuFlow, Workflow
 from pikkuflow.adapters.sql import migrations
 from pikkuflow.cli.main import flow
 from pikkuflow.errors import WorkflowDefinitionError
+from tests.servers.processes import free_port
 
 
 @pytest.fixture
@@ -57,6 +59,44 @@ def test_an_inline_start_prints_its_result(shop: PikkuFlow) -> None:
     migrations.upgrade(shop.settings.database_url)
     result = _call(shop, "start", "shop.order", "[7]", "--inline")
     assert (result.exit_code, result.stdout.strip().splitlines()[-1]) == (0, "7")
+
+
+@pytest.fixture
+def cut_off(shop: PikkuFlow, monkeypatch: pytest.MonkeyPatch) -> PikkuFlow:
+    """The shop with a database that is ready and a broker that is named and away."""
+    migrations.upgrade(shop.settings.database_url)
+    monkeypatch.setattr("pikkuflow.engine.sweep._threshold", lambda *_: 0.0)
+    shop.app.conf.update(broker_url=f"redis://127.0.0.1:{free_port()}/0")
+    return shop
+
+
+def test_a_start_without_its_broker_says_what_to_start(cut_off: PikkuFlow, caplog: pytest.LogCaptureFixture) -> None:
+    """D21: the run is durable, so exit code 0; its id, that it is kept, and what is missing."""
+    result = _call(cut_off, "start", "shop.order", "[7]", "--run-id", "order-7")
+    assert (result.exit_code, result.stdout.strip().splitlines()[-1]) == (0, "order-7")
+    (said,) = [record.getMessage() for record in caplog.records if "could not be woken" in record.getMessage()]
+    assert said.startswith("run order-7: ")
+    assert "begins by itself once the broker runs" in said
+    assert ".." not in said
+
+
+def test_a_sweep_that_could_not_send_says_what_and_fails(cut_off: PikkuFlow, caplog: pytest.LogCaptureFixture) -> None:
+    """Exit code 1: a script must not take it for done. The counts are printed all the same."""
+    _call(cut_off, "start", "shop.order", "[7]", "--run-id", "order-7")
+    result = _call(cut_off, "sweep", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout.strip().splitlines()[-1])["unsent"] == 1
+    assert "DISPATCH_ERROR" in result.stderr
+    assert "1 run(s) and step(s) were found and not sent" in result.stderr
+    assert "run order-7: The stalled sweep could not send this run" in caplog.text
+
+
+def test_a_sweep_without_any_broker_is_refused(shop: PikkuFlow) -> None:
+    """D26: it could send nothing."""
+    migrations.upgrade(shop.settings.database_url)
+    result = _call(shop, "sweep")
+    assert result.exit_code == 1
+    assert "NO_BROKER" in result.output
 
 
 def test_a_run_that_is_not_there_is_told_with_where_to_look(shop: PikkuFlow) -> None:

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from pikkuflow.domain.act import PassRef
+from pikkuflow.domain.act import PassRef, StepWrite
+from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus, StepStatus
-from tests.contract.scene import BOOM, Scene
+from pikkuflow.domain.step import Place
+from pikkuflow.engine.orchestrate import orchestrate
+from pikkuflow.engine.start import start_runs
+from tests.contract.scene import BOOM, Scene, new_step
 from tests.integration.sql.conftest import Cost, Meter
+from tests.unit.engine.bench import Bench, Task
 
 
 def _chain(scene: Scene, ref: PassRef, count: int) -> None:
@@ -24,6 +29,32 @@ def test_a_step_in_place_is_one_statement_and_one_commit(meter: Meter) -> None:
     _chain(meter.scene, meter.scene.begin("warm"), 10)
     ref = meter.scene.begin()
     assert meter.cost(lambda: _chain(meter.scene, ref, 100)) == Cost(statements=100, commits=100, wal_syncs=100)
+
+
+def _outcomes(ref: PassRef, count: int) -> list[tuple[PassRef, StepWrite]]:
+    steps = [new_step(f"o{number}", seq=number, place=Place.in_pass(ref.pass_id)) for number in range(count)]
+    return [(ref, StepWrite(step=step, attempt=1, status=StepStatus.SUCCEEDED, result='"x"')) for step in steps]
+
+
+def test_a_hundred_quick_steps_are_five_commits(meter: Meter) -> None:
+    """Issue C, Build 3: through the engine, beside the start of the run and the opening and closing of its one pass."""
+    bench = Bench()
+    rt = bench.other(store=meter.store)
+    bench.task(lambda: "x", name="work")
+
+    def flow(wf: Any, count: int) -> None:
+        for _ in range(count):
+            wf.do(Task("work"))
+
+    def run(run_id: str, count: int) -> None:
+        start_runs(rt, [bench.new_run("flow", count, run_id=run_id)])
+        orchestrate(rt, [RunId(run_id)])
+
+    bench.workflow(flow, quick=True)
+    for number in range(8):
+        run(f"warm-{number}", 2)
+    assert meter.cost(lambda: run("quick", 100)) == Cost(statements=5 + 5, commits=5 + 3, wal_syncs=5 + 3)
+    assert len(meter.store.list_steps(RunId("quick"))) == 100
 
 
 def test_a_run_in_place_costs_its_steps_and_three_acts(meter: Meter) -> None:
@@ -53,11 +84,14 @@ _ACTS: dict[str, Callable[[Scene, PassRef], Any]] = {
     "outcome over a start": lambda scene, ref: scene.write(ref, StepStatus.SUCCEEDED, "started", result="1"),
     "failure": lambda scene, ref: scene.write(ref, StepStatus.FAILED, error=BOOM),
     "state": lambda scene, ref: scene.write(ref, StepStatus.SUCCEEDED, state=("key", "1")),
+    "outcomes of several runs": lambda scene, ref: scene.store.record_all(
+        _outcomes(ref, 10) + _outcomes(scene.ref("other"), 10)
+    ),
     "fan-out of 200": lambda scene, ref: scene.insert_steps(
         ref, *(f"m[{i}]" for i in range(200)), joined=True, fan_id="m"
     ),
     "parking": lambda scene, ref: scene.park(ref, sent=("waiting",)),
-    "start of a run": lambda scene, _: scene.insert("other"),
+    "start of a run": lambda scene, _: scene.insert("another"),
     "claim": lambda scene, _: scene.claimed("b", run_id="dispatched"),
     "claim of a chunk": lambda scene, _: scene.claim_all((("b", 1), ("c", 1)), run_id="dispatched"),
     "success of a claim": lambda scene, _: scene.succeed("a", run_id="dispatched"),
@@ -72,6 +106,7 @@ def test_an_act_is_one_statement(meter: Meter, act: str) -> None:
     ref = meter.scene.begin()
     meter.scene.write(ref, StepStatus.RUNNING, "started")
     meter.scene.insert_steps(ref, "waiting")
+    meter.scene.begin("other")
     meter.scene.dispatch("a", "b", "c", run_id="dispatched")
     meter.scene.claimed("a", run_id="dispatched")
     assert meter.cost(lambda: _ACTS[act](meter.scene, ref)) == Cost(statements=1, commits=1, wal_syncs=1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
+import psutil
 import pytest
 
 from pikkuflow.adapters.sql import DueColumnHints, SqlLeases, SqlRunStore
@@ -21,6 +22,7 @@ from tests.contract.scene import BOOM, Scene, new_run, new_step
 from tests.contract.sql_stores import SqlBench
 from tests.integration.sql.lossy_proxy import LossyProxy
 from tests.servers.postgres import PostgresServer
+from tests.servers.processes import wait_until
 
 _RUN = RunId("r1")
 _REF = PassRef(run_id=_RUN, pass_id=PassId("p1"))
@@ -101,6 +103,16 @@ def test_a_row_whose_answer_was_lost_is_written_once(stage: Stage, status: StepS
     assert news is not None
     assert news.written
     assert stage.scene.step().status is status
+
+
+def test_outcomes_whose_answer_was_lost_are_written_once(stage: Stage) -> None:
+    """Issue C, Build 3, D24: the whole batch is asked for again and finds its own rows."""
+    stage.scene.begin()
+    steps = [new_step(name, seq=seq, place=Place.in_pass("p1"), queue=None) for seq, name in enumerate("abc")]
+    writes = [(_REF, StepWrite(step=step, attempt=1, status=StepStatus.SUCCEEDED, result="1")) for step in steps]
+    answers = stage.losing(lambda: stage.store.record_all(writes), to=b"INSERT INTO pikkuflow_step")
+    assert all(answer.written for answer in answers)
+    assert [step.name for step in stage.scene.store.list_steps(_RUN)] == ["a", "b", "c"]
 
 
 def test_a_retry_whose_answer_was_lost_keeps_one_attempt(stage: Stage) -> None:
@@ -220,16 +232,26 @@ def own_postgres() -> Iterator[PostgresServer]:
     server.stop()
 
 
-def test_acts_outlive_a_restart_of_the_server(own_postgres: PostgresServer) -> None:
+def _end_for_good(server: PostgresServer) -> None:
+    """Kill the server, and wait for the end of its backends: each is in a session of its own, and may answer once more."""
+    backends = psutil.Process(server.program.pid).children(recursive=True)
+    server.program.kill_all()
+    for backend in backends:
+        with suppress(psutil.NoSuchProcess):
+            backend.kill()
+    psutil.wait_procs(backends, timeout=20)
+
+
+def test_acts_outlive_a_restart_of_the_server(own_postgres: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
     """Design 3.4: an act in the middle of an outage waits, and no pooled connection of before is in the way."""
     bench = SqlBench(own_postgres.url(own_postgres.create_database()))
     scene = Scene(bench)
     ref = scene.begin()
-    own_postgres.program.kill_all()
+    _end_for_good(own_postgres)
     written: list[Any] = []
     waiting = threading.Thread(target=lambda: written.append(scene.write(ref, StepStatus.SUCCEEDED, result="1")))
     waiting.start()
-    time.sleep(0.3)
+    wait_until(lambda: "waiting for it" in caplog.text, what="an act that waits for its database")
     assert written == []
     own_postgres.restart(crash=True)
     waiting.join(timeout=30)

@@ -14,6 +14,7 @@ from sqlalchemy import event
 from pikkuflow.adapters.sql import SqlRunStore
 from pikkuflow.adapters.sql import postgres_claims as claims
 from pikkuflow.adapters.sql import postgres_passes as passes
+from pikkuflow.adapters.sql import postgres_together as together
 from pikkuflow.domain.act import SweepRequest
 from pikkuflow.domain.ids import Holder, RunId
 from pikkuflow.domain.run import RunFilter, RunKey
@@ -138,6 +139,8 @@ _VALUES = dict.fromkeys(_TEXTS, "x") | {
     "status": "failed",
     "code": None,
     "delay_seconds": 1.0,
+    "rows": '[{"run_id": "r40"}]',
+    "run_ids": ["r40", "r80"],
 }
 
 
@@ -148,6 +151,7 @@ _HOT = {
     "park": passes._PARK,
     "end": passes._END,
     "end waiting": passes._END_WAITING,
+    "outcomes together": together._statement(state=True, counts=True),
     "claim": claims._CLAIM,
     "settle": claims._SETTLE,
     "try again": claims._TRY_AGAIN,

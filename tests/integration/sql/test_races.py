@@ -7,11 +7,12 @@ from functools import partial
 
 import pytest
 
-from pikkuflow.domain.act import Closing, PassRefusal
+from pikkuflow.domain.act import Closing, PassRefusal, StepWrite
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import Holder
 from pikkuflow.domain.status import RunStatus, StepStatus
-from tests.contract.scene import Scene, race
+from pikkuflow.domain.step import Place
+from tests.contract.scene import Scene, new_step, race
 
 
 def _rounds(one: Callable[[str], None], count: int = 25) -> None:
@@ -85,6 +86,40 @@ def test_a_pass_that_is_taken_over_writes_nothing_afterwards(scene: Scene) -> No
             lambda: scene.write(old, StepStatus.SUCCEEDED, result='"old"'), lambda: scene.open(run_id, "p2")
         )
         assert (written is not None) == bool(opened.steps)
+
+    _rounds(one)
+
+
+def test_outcomes_together_beside_news_and_a_take_over_are_written_or_fenced(scene: Scene) -> None:
+    """Issue C, Build 4, design 3.3: a batch that waited for a run judges it as it is by then; the mark of a lost pass is cleared by it."""
+
+    def one(run_id: str) -> None:
+        other = f"{run_id}-other"
+        scene.dispatch("far", run_id=run_id)
+        scene.claimed("far", run_id=run_id)
+        for pass_id in ("lost", "mine"):
+            scene.open(run_id, pass_id)
+            scene.store.expire_holder(Holder("node:1"))
+        taken = scene.begin(other)
+        scene.store.expire_holder(Holder("node:1"))
+        writes = [
+            (
+                ref,
+                StepWrite(
+                    step=new_step(name, place=Place.in_pass(ref.pass_id)), attempt=1, status=StepStatus.SUCCEEDED
+                ),
+            )
+            for ref, name in ((taken, "a"), (scene.ref(run_id, "mine"), "b"), (taken, "c"))
+        ]
+        answers, settled, opened = race(
+            lambda: scene.store.record_all(writes),
+            lambda: scene.succeed("far", run_id=run_id),
+            lambda: scene.open(other, "p2"),
+        )
+        assert settled.accepted == (True,)
+        assert answers[1] is not None
+        assert not scene.run(run_id).lost
+        assert (answers[0] is not None) == (answers[2] is not None) == (len(opened.steps) == 2)
 
     _rounds(one)
 

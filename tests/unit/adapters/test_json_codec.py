@@ -293,6 +293,17 @@ def test_what_a_hook_raises_passes_through() -> None:
         JsonCodec(max_bytes=10, hook=_Away()).encode(1, what=_WHAT)
 
 
+class _Odd:
+    def __json__(self) -> str:
+        raise KeyError("half made")
+
+
+def test_a_value_whose_own_encoder_fails_is_refused() -> None:
+    """It would fail again: only a hook's errors are over when something is back."""
+    with pytest.raises(PayloadError, match="half made"):
+        JsonCodec(max_bytes=10).encode([_Odd()], what=_WHAT)
+
+
 _LEAVES = (
     st.none()
     | st.booleans()

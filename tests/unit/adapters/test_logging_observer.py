@@ -21,22 +21,22 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "level"),
+    ("outcome", "said", "level"),
     [
-        (PassOutcome.COMPLETED, logging.DEBUG),
-        (PassOutcome.FAILED, logging.DEBUG),
-        (PassOutcome.INTERRUPTED, logging.INFO),
+        (PassOutcome.COMPLETED, "completed", logging.DEBUG),
+        (PassOutcome.FAILED, "failed", logging.DEBUG),
+        (PassOutcome.INTERRUPTED, "parked", logging.INFO),
     ],
 )
-def test_a_pass_is_one_line(log: pytest.LogCaptureFixture, outcome: PassOutcome, level: int) -> None:
-    """D31: one event a pass."""
+def test_a_pass_is_one_line(log: pytest.LogCaptureFixture, outcome: PassOutcome, said: str, level: int) -> None:
+    """D31: one event a pass. That a run waits is no alarm, so it is not called an interruption."""
     event = PassEnded(run_id=_RUN, workflow="shop.order", outcome=outcome, steps_worked=3, seconds=0.25)
 
     LoggingObserver().pass_ended(event)
 
     (record,) = log.records
     assert record.levelno == level
-    assert record.getMessage() == f"pass over run order-42 of shop.order {outcome}: 3 steps worked in 0.250 s"
+    assert record.getMessage() == f"pass over run order-42 of shop.order {said}: 3 steps worked in 0.250 s"
     assert record.run_id == _RUN  # type: ignore[attr-defined]
 
 

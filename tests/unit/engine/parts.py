@@ -48,6 +48,7 @@ class Translate:
             "no_retry_on": options.no_retry_on,
             "dispatch": options.dispatch,
             "record_start": options.record_start,
+            "quick": options.quick,
         }
         if isinstance(what, Child):
             return StepCall(

@@ -11,7 +11,7 @@ from pikkuflow.domain.act import ClaimRequest, StepOutcome
 from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.status import RunStatus, StepStatus
 from pikkuflow.engine.execute_step import execute_step
-from pikkuflow.errors import PayloadError, StoreUnavailable
+from pikkuflow.errors import PayloadError
 from tests.unit.engine.bench import Bench, Task
 
 
@@ -106,24 +106,6 @@ def test_a_superseded_worker_ends_quietly(says: str | None) -> None:
     assert "outdated" in bench.ear.warnings[0]
     assert bench.step("far").result == "7"
     assert bench.step("far").attempt == 2
-
-
-def test_a_result_that_cannot_be_stored_now_is_not_a_failure_of_the_work() -> None:
-    """Spec 5.6: the outage is raised; nothing is recorded in its place."""
-    bench = a_bench()
-
-    class Away:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(bench.store, name)
-
-        def settle_steps(self, *_: Any) -> None:
-            raise StoreUnavailable("the database is away")
-
-    with pytest.raises(StoreUnavailable):
-        execute(bench, store=Away())
-
-    assert bench.step("far").status is StepStatus.RUNNING
-    assert bench.attempts() == ()
 
 
 def test_arguments_that_cannot_be_read_are_an_attempt_that_failed() -> None:

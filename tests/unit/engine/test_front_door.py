@@ -9,7 +9,9 @@ import pytest
 
 from pikkuflow.domain.act import Closing, PassOpening, PassRef
 from pikkuflow.domain.ids import Holder, PassId, RunId
-from pikkuflow.domain.status import RunStatus
+from pikkuflow.domain.status import SETTLED_RUN, RunStatus
+from pikkuflow.engine.fire_timer import fire_due
+from pikkuflow.engine.renew import renew
 from pikkuflow.engine.work_pass import PassEnd, work_pass
 from pikkuflow.errors import NoLeaseService, StoreUnavailable
 from tests.unit.engine.bench import Bench, Task
@@ -88,21 +90,52 @@ def test_an_engine_without_leases_refuses_to_orchestrate() -> None:
 
 
 def test_a_held_run_is_only_delayed() -> None:
-    """Spec 6.2: however long someone holds the run, the message does not wear out."""
+    """Spec 6.2: however long someone holds the run, its wake-up does not wear out."""
     bench = a_bench()
-    ref = hold(bench, seconds=1000)
+    ref = hold(bench)
     bench.orchestrate()
     for _ in range(90):
         bench.pass_time(1)
+        renew(bench.rt, [Holder("other:1")])
     assert bench.steps() == ()
 
     bench.store.close_pass(ref, Closing())
-    bench.pass_time(1)
+    for _ in range(31):
+        bench.pass_time(1)
 
     assert bench.output() == [1, 2]
 
 
-@pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED])
+def test_a_held_run_is_asked_for_less_and_less_and_without_a_message() -> None:
+    """H11, D11: the first wake-up after 1 s, then 2, 4, 8 … up to the lease's length; one is pending, and none is sent in vain."""
+    bench = a_bench()
+    hold(bench)
+    bench.orchestrate()
+    looks = []
+    for second in range(1, 121):
+        bench.clock.advance(1)
+        renew(bench.rt, [Holder("other:1")])
+        due = bench.due()
+        if due is not None and due <= 0:
+            looks.append(second)
+        fire_due(bench.rt)
+
+    assert looks == [1, 2, 4, 8, 16, 32, 62, 92]
+    assert bench.broker.wakes == []
+
+
+def test_a_held_run_whose_holder_is_gone_is_woken_when_its_pass_lapses() -> None:
+    """Spec 6.2, design 3.9: no wake-up waits longer than the pass that keeps it from being sent."""
+    bench = a_bench()
+    hold(bench, seconds=30)
+    bench.orchestrate()
+    for _ in range(32):
+        bench.pass_time(1)
+
+    assert bench.output() == [1, 2]
+
+
+@pytest.mark.parametrize("status", sorted(SETTLED_RUN))
 def test_a_message_for_a_settled_run_is_answered_by_its_opening(status: RunStatus) -> None:
     """T8.5: nothing is entered, nothing changes, the door is released."""
     bench = a_bench()

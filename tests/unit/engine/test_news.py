@@ -32,6 +32,38 @@ def test_news_during_a_pass_makes_its_closer_wake_the_run_again() -> None:
     assert len(bench.runner.works) == 1
 
 
+def test_news_between_the_look_and_the_park_is_never_missed() -> None:
+    """Scenario 12: it commits after the pass looked and before its closing write, a thousand times over: no sweep, no hint, no time."""
+    bench = Bench()
+    bench.task(lambda: "far", name="far", leaves="queue")
+
+    def flow(wf: Any) -> str:
+        value: str = wf.do(Task("far"))
+        return value
+
+    class Between:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.store, name)
+
+        def close_pass(self, ref: Any, closing: Any) -> Any:
+            if bench.broker.messages:
+                bench.work_one()
+            return bench.store.close_pass(ref, closing)
+
+    bench.workflow(flow)
+    begun_at = bench.clock.now()
+    for number in range(1000):
+        bench.start("flow", run_id=f"r{number}")
+        bench.broker.lose_all()
+        bench.orchestrate(f"r{number}", store=Between())
+        assert [ref.id for ref in bench.broker.wakes] == [f"r{number}"]
+        bench.work()
+        assert bench.output(f"r{number}") == "far"
+
+    assert len(bench.runner.works) == 1000
+    assert bench.clock.now() == begun_at
+
+
 def test_a_race_of_outcomes_and_closings_never_leaves_a_run_asleep() -> None:
     """Scenario 13 with real threads: many runs of two parallel steps, worked by four threads that share a broker; no sweep, no hint."""
     bench = Bench()

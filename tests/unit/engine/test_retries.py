@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -224,6 +225,54 @@ def test_a_retry_that_names_a_queue_travels_there_and_back(delay: float) -> None
     assert (message.attempt, json.loads(message.options)) == (3, {})
     bench.work()
     assert (bench.output(), seen) == (3, [1, 1, 1])
+
+
+class AwayOnce:
+    """A codec whose hook is away once, when it reads changed options for that time."""
+
+    def __init__(self, bench: Bench, at: int) -> None:
+        self._codec = bench.rt.codec
+        self._left = at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codec, name)
+
+    def decode(self, text: str) -> Any:
+        """The value of a text."""
+        self._left -= "options" in text
+        if "options" in text and not self._left:
+            raise ConnectionError("the hook's service is away")
+        return self._codec.decode(text)
+
+
+@pytest.mark.parametrize("away_at", [1, 2, 3])
+def test_a_codec_hook_that_is_away_while_a_retry_travels_is_no_failure(away_at: int) -> None:
+    """D26, design 3.4: what the retry changed could not be read; the pass ends as in any outage, and the next one goes on."""
+    bench = Bench()
+    tried: list[int] = []
+
+    def shaky() -> str:
+        tried.append(1)
+        if len(tried) == 1:
+            raise Say(AttemptEnd.RAISED, delay=0.0, override={"options": {"queue": "other"}})
+        return "done"
+
+    bench.task(shaky)
+
+    def flow(wf: Any) -> Any:
+        return wf.do(Task("shaky"))
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.broker.lose_all()
+    with suppress(ConnectionError):
+        bench.orchestrate(codec=AwayOnce(bench, away_at))
+    assert bench.run().status is RunStatus.RUNNING
+    assert bench.run().passes_lost == 0
+    for _ in range(3):
+        bench.pass_time(60)
+    assert bench.output() == "done"
+    assert len(tried) <= 3
 
 
 def test_a_travelling_retry_whose_message_was_lost_is_sent_there_again() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from pikkuflow.domain.act import PassOpening, RunRef, SweepRequest
 from pikkuflow.domain.ids import Holder, PassId, RunId
+from pikkuflow.engine.sweep import SweepKind, sweep
 from pikkuflow.ports import Lease
 from tests.unit.engine.bench import Bench
 
@@ -70,6 +71,17 @@ def test_a_lease_whose_answer_was_lost_delays_a_free_run_by_nothing() -> None:
     bench.orchestrate(leases=_Dropping(bench.leases))
 
     assert bench.output() == [1, 2]
+
+
+def test_sweepers_whose_lease_could_not_be_had_drive_each_run_once() -> None:
+    """Scenario 05: without its lease a sweep excludes nobody, so what it drives is guarded row by row, by the next-send columns."""
+    bench = a_bench(3)
+    bench.pass_time(11)
+    blind = bench.other(leases=_Dropping(bench.leases))
+
+    assert sweep(blind, SweepKind.STALLED).resumed == 3
+    assert not sweep(blind, SweepKind.STALLED)
+    assert len(bench.broker.wakes) == 3
 
 
 def test_a_sweep_that_paused_touches_nothing_that_moved_on() -> None:

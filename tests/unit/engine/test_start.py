@@ -81,7 +81,9 @@ def test_a_broker_that_is_down_does_not_lose_the_run() -> None:
     bench.broker.is_down = True
 
     bench.start("flow", 7)
-    assert "could not be woken" in bench.ear.warnings[0]
+    (said,) = bench.ear.warnings
+    assert "could not be woken" in said
+    assert said.endswith("It is stored, and begins by itself once the broker runs, with a worker of this application.")
     bench.broker.is_down = False
     bench.pass_time(1.1)
 

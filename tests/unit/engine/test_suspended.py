@@ -8,6 +8,8 @@ import pytest
 
 from pikkuflow.domain.status import RunStatus, StepStatus
 from pikkuflow.engine.send import message_of
+from pikkuflow.errors import StoreUnavailable
+from tests.servers.processes import wait_until
 from tests.unit.engine.bench import Bench, Task
 
 
@@ -159,3 +161,43 @@ def test_a_long_history_warns_once() -> None:
 
     assert bench.output() == 5
     assert len([text for text in bench.ear.warnings if "3 steps" in text]) == 1
+
+
+@pytest.mark.parametrize("opens", [False, True])
+def test_a_suspension_for_a_missing_task_that_meets_an_outage_is_kept(*, opens: bool) -> None:
+    """D5, design 3.4: the pass of it, opened or closed without an answer, is closed once the store is back."""
+    bench = Bench()
+    bench.task(lambda: 1, name="far", leaves="queue")
+    bench.workflow(lambda wf: wf.do(Task("far")), name="flow")
+    bench.start("flow")
+    bench.work_one()
+    bench.runner.tasks.clear()
+
+    class Away:
+        failures = 1
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.store, name)
+
+        def open_pass(self, opening: Any) -> Any:
+            opened = bench.store.open_pass(opening)
+            return self._answer(opened) if opens else opened
+
+        def close_pass(self, ref: Any, closing: Any) -> Any:
+            if not opens:
+                self._answer(None)
+            return bench.store.close_pass(ref, closing)
+
+        def _answer(self, answer: Any) -> Any:
+            self.failures -= 1
+            if self.failures >= 0:
+                raise StoreUnavailable("away")
+            return answer
+
+    with pytest.raises(StoreUnavailable):
+        bench.work_one(bench.other(store=Away()))
+
+    assert bench.run().pass_holder is not None
+    wait_until(lambda: bench.run().pass_holder is None, seconds=10)
+    assert bench.run().code == (None if opens else "TASK_NOT_FOUND")
+    assert bench.step("far").attempt == 1

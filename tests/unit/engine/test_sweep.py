@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pikkuflow.adapters.memory.hints import MemoryHints
-from pikkuflow.domain.act import RunRef, SweepRequest, Swept
-from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.act import Closing, PassOpening, PassRef, RunRef, SweepRequest, Swept
+from pikkuflow.domain.ids import PassId, RunId
 from pikkuflow.domain.status import RunStatus
 from pikkuflow.engine.sweep import SweepCounts, SweepKind, recover, sweep
 from tests.unit.engine.bench import Bench, Died, Life, Task
@@ -130,6 +130,42 @@ def test_a_sleep_whose_hint_was_lost_is_woken_by_the_sweep() -> None:
     assert bench.output() == "awake"
 
 
+def test_a_sleeping_run_is_no_business_of_the_backstop() -> None:
+    """Design 3.8: its time is its own column, so that looking for forgotten runs does not go over every sleeper."""
+    bench = a_bench()
+    bench.start("sleepy")
+    bench.work()
+
+    due_at = bench.run().due_at
+    assert due_at is not None
+    assert (due_at - bench.clock.now()).total_seconds() == pytest.approx(60)
+
+
+def test_a_run_that_bookkeeping_lost_is_told_of_once_and_goes_on() -> None:
+    """I7, design 3.8: the backstop gives it a pass, with a warning that names it, and repeats only the message."""
+    bench = a_bench()
+    run_id = bench.start("quick")
+    bench.broker.lose_all()
+    ref = PassRef(run_id=run_id, pass_id=PassId("p1"))
+    bench.store.open_pass(
+        PassOpening(
+            run_id=run_id, pass_id=ref.pass_id, holder=bench.rt.holder(), lease_seconds=30.0, passes_lost_limit=10
+        )
+    )
+    bench.store.close_pass(ref, Closing())
+    bench.clock.advance(310)
+
+    assert bench.recover() == SweepCounts(resumed=1)
+    assert bench.ear.warnings == ["Nothing would have moved this run on; the sweep gives it a pass."]
+    bench.broker.lose_all()
+    bench.clock.advance(31)
+    assert bench.recover() == SweepCounts(resumed=1)
+    assert len(bench.ear.warnings) == 1
+    bench.work()
+
+    assert bench.output() == 1
+
+
 def test_a_startup_pass_leaves_hints_of_what_comes_soon_again() -> None:
     """T10.7, design 3.8: a service that lost its hints has them again, for the remainder; a periodic sweep leaves none."""
     bench = a_bench()
@@ -240,7 +276,9 @@ def test_a_broker_that_is_down_is_one_warning() -> None:
     bench.clock.advance(11)
     bench.broker.is_down = True
 
-    assert not bench.recover()
+    counts = bench.recover()
+    assert not counts
+    assert counts.unsent == 5
     assert len(bench.ear.warnings) == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
@@ -73,7 +73,30 @@ class Deployment(RuleBasedStateMachine):
         messages = self._messages()
         if messages:
             one = messages[which % len(messages)]
-            messages.append(Message(one.what, one.runs, one.payload))
+            self._deployed.stage.broker.put(Message(one.what, one.runs, one.payload))
+
+    @rule(which=_WHICH)
+    def stop_a_node_warmly(self, which: int) -> None:
+        """A worker is told to end after what it has in hand."""
+        child = self._some_child(which)
+        if child is not None:
+            self._deployed.stage.stop(child.node)
+
+    @rule(which=_WHICH)
+    def kill_a_client(self, which: int) -> None:
+        """A process that starts runs, or works them itself, is gone."""
+        stage = self._deployed.stage
+        clients = [client for client in stage.clients if not client.is_dead]
+        if clients:
+            stage.kill(clients[which % len(clients)])
+            self._deployed.scheduler.reap()
+
+    @rule(seconds=_SECONDS)
+    def stop_the_result_backend(self, seconds: float) -> None:
+        """Outcomes cannot be handed on for a while."""
+        stage = self._deployed.stage
+        stage.is_disturbed = True
+        stage.backend_down_until = stage.now + seconds
 
     @rule()
     def empty_the_lease_service(self) -> None:
@@ -117,11 +140,12 @@ class Deployment(RuleBasedStateMachine):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("share", range(_SHARES))
 def test_no_schedule_of_deaths_and_losses_breaks_an_invariant(share: int) -> None:
-    """I1 to I7, I9, I11 and I12 of spec 16.6, over 2,000 schedules that hypothesis chooses."""
+    """I1 to I9, I11 and I12 of spec 16.6, over 2,000 schedules that hypothesis chooses."""
     chosen = settings(
         max_examples=_SCHEDULES // _SHARES,
         stateful_step_count=10,
         deadline=None,
+        phases=(Phase.generate, Phase.shrink),
         database=None,
         suppress_health_check=list(HealthCheck),
     )

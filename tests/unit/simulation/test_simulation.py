@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulation.generate import plan_of
 from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.plan import Act, Do, Fault, FaultKind, Map, Part, Plan, Start, State
 from tests.simulation.shrink import find, shrink
 from tests.simulation.world import World
 
@@ -33,10 +36,54 @@ def test_the_decisions_of_a_schedule_are_the_schedule(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_schedule_breaks_no_invariant(seed: int) -> None:
-    """I1 to I7, I9, I11 and I12 of spec 16.6; ``make simulate`` works many more."""
+    """I1 to I9, I11 and I12 of spec 16.6; ``make simulate`` works many more."""
     failing = find(plan_of(seed))
 
     assert failing is None, f"{failing.violation}; python -m tests.simulation --seed {seed} --shrink"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_observers_and_loggers_that_fail_change_nothing(seed: int) -> None:
+    """I12 of spec 16.6: the very same schedule, act by act, whether what listens works or fails at every word."""
+    plan = plan_of(seed)
+    hearing, deaf = (World(replace(plan, deaf=deaf)) for deaf in (False, True))
+    for world in (hearing, deaf):
+        world.run()
+
+    assert deaf.choices.made == hearing.choices.made
+    assert deaf.store._tables.runs == hearing.store._tables.runs
+    assert deaf.store._tables.steps == hearing.store._tables.steps
+    assert deaf.ledger.executions == hearing.ledger.executions
+
+
+@pytest.mark.parametrize("at", range(20, 100, 16))
+def test_a_warm_stop_loses_nothing_and_needs_no_sweep(at: int) -> None:
+    """Design 2: a stop is no disturbance to the ledger, so a lost attempt, or a run that only a sweep finds, breaks an invariant."""
+    parts: tuple[Part, ...] = (
+        *(Do(f"s{number}", act=Act(seconds=1.0), retries=0) for number in range(4)),
+        Map("m", (Act(), Act(), Act())),
+    )
+    leave = Fault(FaultKind.LEAVE, at=at)
+    world = World(Plan(seed=at, starts=(Start("r0", parts), Start("r1", parts)), nodes=2, faults=(leave,)))
+
+    world.run()
+
+    assert not world.stage.is_disturbed
+    assert len(world.ledger.executions) == 2 * 7
+
+
+def test_everything_that_can_be_generated_is() -> None:
+    """Inline runs, several started at once, handovers, chunks, values set twice, warm stops: each in some of a hundred seeds."""
+    plans = [plan_of(seed) for seed in range(100)]
+    starts = [start for plan in plans for start in plan.starts]
+    parts = [part for start in starts for part in start.parts]
+
+    assert any(start.inline for start in starts)
+    assert any(len({start.batch for start in plan.starts}) < len(plan.starts) for plan in plans)
+    assert any(start.hands_over for start in starts)
+    assert any(isinstance(part, Map) and part.chunk > 1 for part in parts)
+    assert any(isinstance(part, State) for part in parts)
+    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind)
 
 
 def test_a_failing_schedule_is_made_short() -> None:
