@@ -1,4 +1,4 @@
-"""Undoing: which task undoes a step, and the numbers that order what began and settled."""
+"""Undoing: which task undoes a step, the numbers that order what began and settled, and what an attempt says at its heartbeats."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ def _key() -> Any:
     return sa.String(255).with_variant(sa.Text(collation="C"), "postgresql").with_variant(exact, "mysql")
 
 
+def _payload() -> Any:
+    return sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql")
+
+
 def upgrade() -> None:
     op.add_column("pikkuflow_step", sa.Column("undo_task", _key()))
     op.add_column("pikkuflow_step", sa.Column("begun_no", sa.BigInteger))
     op.add_column("pikkuflow_step", sa.Column("settled_no", sa.BigInteger))
+    op.add_column("pikkuflow_step", sa.Column("details", _payload()))
 
 
 def downgrade() -> None:
-    for name in ("settled_no", "begun_no", "undo_task"):
+    for name in ("details", "settled_no", "begun_no", "undo_task"):
         op.drop_column("pikkuflow_step", name)

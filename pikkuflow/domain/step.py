@@ -142,6 +142,8 @@ class Step:
     begun_no: int = 0
     settled_no: int | None = None
     """When it began and settled, in the order of the run (``first_no``): what an unwind goes by. 0 and None before revision 0003."""
+    details: str | None = None
+    """What an attempt said last at a heartbeat, as the codec's text; it outlives the attempt."""
     created_at: datetime
     running_at: datetime | None
     scheduled_at: datetime | None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from pikkuflow.domain.act import RunRef
 from pikkuflow.domain.failure import Failure
-from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.status import RunStatus
 
-__all__ = ["CANCEL_CODE", "NO_REASON", "Cancellation", "Stopped", "cancelled_failure"]
+__all__ = ["CANCEL_CODE", "NO_REASON", "Beat", "Cancellation", "StepStanding", "Stopped", "cancelled_failure"]
 
 CANCEL_CODE: Final = "WORKFLOW_CANCELLED"
 """The code of a run that was called off, from outside or by its own body (spec 10.6)."""
@@ -46,3 +47,23 @@ class Stopped:
     wake: bool = False
     parent: RunRef | None = None
     children: tuple[RunId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """An attempt that is at work says so; ``details``, as the codec's text, are kept for the next attempt (None leaves what is there)."""
+
+    run_id: RunId
+    step: StepName
+    attempt: int
+    details: str | None = None
+
+
+class StepStanding(StrEnum):
+    """What an attempt that is at work learns when it asks."""
+
+    WORKING = "working"
+    STOPPED = "stopped"
+    """Its run was stopped: what it still does will be undone, if it can be."""
+    OUTDATED = "outdated"
+    """Another attempt has taken its place, or it is settled: its outcome will be refused."""

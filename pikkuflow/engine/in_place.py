@@ -75,7 +75,12 @@ def work_in_place(p: OpenPass, assignment: Assignment) -> Recorded | Waiting:
             p.note_due(ending.delay_seconds)
             return Waiting(due_in_seconds=ending.delay_seconds)
         assignment = replace(
-            assignment, attempt=assignment.attempt + 1, expects=None, starts=False, override=ending.override
+            assignment,
+            attempt=assignment.attempt + 1,
+            expects=None,
+            starts=False,
+            override=ending.override,
+            details=attempt.details,
         )
         p.yield_if_due()
 
@@ -121,6 +126,8 @@ class _Attempt:
         """What the attempt did reached ``commit``: nothing may be recorded for it any more."""
         self.leaves = False
         """The task asked that its next attempt be worked elsewhere: its row becomes a dispatched one."""
+        self.details = assignment.details
+        """What this attempt said last at a heartbeat, or else one before it."""
         self._started_at = p.rt.clock.monotonic()
 
     def work(self) -> Ending:
@@ -306,6 +313,8 @@ class _Attempt:
             beat=beat_of(self._p.rt, run.id, assigned.step, assigned.attempt, before=self._show_start),
         )
 
-    def _show_start(self) -> None:
-        # As the watch does: not through the pass, whose fences are for the thread that works.
-        self._p.rt.store.record(self._p.ref, self._start(self._seconds()))
+    def _show_start(self, details: str) -> None:
+        self.details = details
+        # As the watch does.
+        if self._p.flush_aside():
+            self._p.rt.store.record(self._p.ref, self._start(self._seconds()))

@@ -197,7 +197,11 @@ class Performer:
     def _go_on(self, move: Move, row: Step, item: _Planned) -> Recorded | Waiting:
         step = step_of_row(row, place=self._in_pass)
         if move is Move.WORK:
-            return self._work(Assignment(call=item.call.call, step=step, attempt=row.attempt, override=row.override))
+            return self._work(
+                Assignment(
+                    call=item.call.call, step=step, attempt=row.attempt, override=row.override, details=row.details
+                )
+            )
         if move is Move.TAKE_BACK:
             return self._take_back(item, step, row)
         if move is Move.EXHAUST:
@@ -231,6 +235,7 @@ class Performer:
                 expects=row.attempt,
                 starts=True,
                 override=row.override,
+                details=row.details,
             )
         )
 

@@ -9,6 +9,7 @@ from pikkuflow.domain.act import RunRef, StepOutcome
 from pikkuflow.domain.ids import ClaimId
 from pikkuflow.domain.run import Run
 from pikkuflow.domain.step import Step
+from pikkuflow.engine.beat import beat_of, details_of
 from pikkuflow.engine.break_off import is_outage
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
 from pikkuflow.engine.outlast import outlast
@@ -175,6 +176,8 @@ class _Claimed:
             options=self._options(),
             wire=run.wire,
             from_step=step.from_step,
+            details=details_of(self._rt, step.details),
+            beat=beat_of(self._rt, run.id, step, step.attempt),
         )
 
     def _options(self) -> Mapping[str, object]:

@@ -7,7 +7,7 @@ from typing import Protocol
 from pikkuflow.domain.act import PassNews, PassRef
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.step import NewStep
-from pikkuflow.domain.stop import Cancellation, Stopped
+from pikkuflow.domain.stop import Beat, Cancellation, StepStanding, Stopped
 
 __all__ = ["StoppingStore"]
 
@@ -31,5 +31,12 @@ class StoppingStore(Protocol):
         The child becomes ``compensating`` with the parent's error and code, its news is raised, and ``step`` waits for it (running,
         ``child:<run>``). A child that is gone, or did not complete, has nothing to undo: the row has succeeded at once. Idempotent by
         step. ``written`` is False when the run does not unwind. None: fenced.
+        """
+        ...
+
+    def beat(self, beat: Beat) -> StepStanding:
+        """Say how an attempt that is at work stands, and keep its details on the step's row.
+
+        It waits for nobody: the run's row is read and not locked. A step in place that has no row yet works while its run is open.
         """
         ...

@@ -10,7 +10,7 @@ from pikkuflow.domain.act import PassNews, PassRef
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
-from pikkuflow.domain.stop import Cancellation, Stopped
+from pikkuflow.domain.stop import Beat, Cancellation, StepStanding, Stopped
 from pikkuflow.domain.unwind import may_need_undoing
 
 __all__ = ["StoppingActs"]
@@ -62,6 +62,19 @@ class StoppingActs:
             for row in sorted(self._tables.steps_of(run.id).values(), key=lambda row: row.seq)
             if row.kind is StepKind.CHILD and row.child_run_id is not None and not row.is_settled
         )
+
+    def beat(self, beat: Beat) -> StepStanding:
+        """Say how an attempt stands, and keep its details."""
+        with self._tables.lock:
+            run = self._tables.runs.get(beat.run_id)
+            row = self._tables.steps_of(beat.run_id).get(beat.step)
+            if run is None or (row is not None and (row.attempt != beat.attempt or row.is_settled)):
+                return StepStanding.OUTDATED
+            if row is not None and beat.details is not None:
+                row.details = beat.details
+            is_undo = row is not None and row.kind is StepKind.COMPENSATION
+            works = run.status is RunStatus.COMPENSATING if is_undo else run.status in OPEN_RUN
+            return StepStanding.WORKING if works else StepStanding.STOPPED
 
     def unwind_child(self, ref: PassRef, step: NewStep, child: RunId) -> PassNews | None:
         """Set a completed child compensating, with the row that waits for it; idempotent by step. None: fenced."""

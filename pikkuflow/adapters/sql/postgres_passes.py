@@ -126,7 +126,7 @@ _WRITTEN: Final = f"""
     lease_seconds, due_at, expires_at, send_count, override, child_run_id, fan_id, from_step, "group", author,
     undo_task, begun_no, settled_no, created_at, running_at, settled_at)
   SELECT
-    held.id, %(name)s, %(seq)s, %(kind)s, %(task)s, %(args)s, %(status)s::text, %(result)s, %(error)s, %(attempt)s,
+    held.id, %(name)s, %(seq)s, %(kind)s::text, %(task)s, %(args)s, %(status)s::text, %(result)s, %(error)s, %(attempt)s,
     %(retries)s, %(retry_delay)s, %(place)s, %(queue)s, %(options)s, %(lease_seconds)s,
     {_NOW} + %(due_seconds)s::float8 * interval '1 second',
     {_NOW} + %(expires_seconds)s::float8 * interval '1 second',
@@ -134,7 +134,7 @@ _WRITTEN: Final = f"""
     %(undo_task)s, %(begun_no)s, %(settled_no)s::int8, {_NOW}, {_NOW} - %(running_ago)s::float8 * interval '1 second',
     CASE WHEN %(status)s::text IN {_FINAL} THEN {_NOW} END
   FROM held WHERE %(status)s::text <> 'running'
-    OR CASE WHEN %(kind)s = 'compensation' THEN held.status = 'compensating' ELSE held.status IN {_OPEN} END
+    OR CASE WHEN %(kind)s::text = 'compensation' THEN held.status = 'compensating' ELSE held.status IN {_OPEN} END
   {MOVED}
   RETURNING s.run_id
 )"""

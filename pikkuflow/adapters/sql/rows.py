@@ -132,6 +132,7 @@ def step_of(row: Row, now: datetime) -> Step:
         undo_task=row["undo_task"],
         begun_no=row["begun_no"] or 0,
         settled_no=row["settled_no"],
+        details=row["details"],
         created_at=row["created_at"],
         running_at=row["running_at"],
         scheduled_at=row["scheduled_at"],

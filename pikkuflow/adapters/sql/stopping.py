@@ -15,12 +15,12 @@ from pikkuflow.adapters.sql.rows import is_held, new_step_row, ref_of, steps_of,
 from pikkuflow.adapters.sql.tables import run, step
 from pikkuflow.domain.act import PassNews, PassRef
 from pikkuflow.domain.ids import RunId
-from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepKind, StepStatus
+from pikkuflow.domain.status import OPEN_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place, Step
-from pikkuflow.domain.stop import Cancellation, Stopped
+from pikkuflow.domain.stop import Beat, Cancellation, StepStanding, Stopped
 from pikkuflow.domain.unwind import may_need_undoing
 
-__all__ = ["StoppingActs", "cancel_run", "unwind_child"]
+__all__ = ["StoppingActs", "cancel_run", "keep_details", "standing_of", "unwind_child"]
 
 Row = Mapping[str, Any]
 
@@ -34,6 +34,12 @@ class StoppingActs:
         """Call a run off with one status write."""
         author = str(uuid.uuid4())
         return self.database.write(lambda tx: cancel_run(tx, request, author))
+
+    def beat(self, beat: Beat) -> StepStanding:
+        """Say how an attempt stands, and keep its details."""
+        if beat.details is None:
+            return self.database.read(lambda tx: standing_of(tx, beat))
+        return self.database.write(lambda tx: keep_details(tx, beat))
 
     def unwind_child(self, ref: PassRef, step: NewStep, child: RunId) -> PassNews | None:
         """Ask a completed child to undo itself."""
@@ -98,6 +104,29 @@ def _live_children(steps: Sequence[Step]) -> tuple[RunId, ...]:
         for one in steps
         if one.kind is StepKind.CHILD and one.child_run_id is not None and not one.is_settled
     )
+
+
+def standing_of(tx: Transaction, beat: Beat) -> StepStanding:
+    """How the attempt stands, by one read."""
+    mine = (step.c.run_id == run.c.id) & (step.c.name == beat.step)
+    columns = (run.c.status, step.c.kind, step.c.attempt, step.c.status.label("step_status"))
+    row = tx.first(select(*columns).select_from(run.outerjoin(step, mine)).where(run.c.id == beat.run_id))
+    if row is None:
+        return StepStanding.OUTDATED
+    if row["kind"] is not None and (row["attempt"] != beat.attempt or row["step_status"] in SETTLED_STEP):
+        return StepStanding.OUTDATED
+    is_undo = row["kind"] == StepKind.COMPENSATION
+    works = row["status"] == RunStatus.COMPENSATING if is_undo else row["status"] in OPEN_RUN
+    return StepStanding.WORKING if works else StepStanding.STOPPED
+
+
+def keep_details(tx: Transaction, beat: Beat) -> StepStanding:
+    """Keep what the attempt says, if the step is still its own; only the step's row is touched."""
+    standing = standing_of(tx, beat)
+    if standing is not StepStanding.OUTDATED:
+        mine = (step.c.run_id == beat.run_id) & (step.c.name == beat.step) & (step.c.attempt == beat.attempt)
+        tx.do(update(step).where(mine, step.c.status.not_in(sorted(SETTLED_STEP))).values(details=beat.details))
+    return standing
 
 
 def unwind_child(tx: Transaction, ref: PassRef, new: NewStep, child: RunId) -> PassNews | None:
