@@ -5,12 +5,25 @@ An ``assert_type`` that fails is a broken promise; an unused ``type: ignore`` is
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import assert_type
 
 from celery import Celery, shared_task
 from celery.result import AsyncResult
 
-from pikkuflow import Call, CurrentStep, Handle, PikkuFlow, Run, Workflow, WorkflowTask, current_step
+from pikkuflow import (
+    Approval,
+    AuditEntry,
+    Call,
+    CurrentStep,
+    Decider,
+    Handle,
+    PikkuFlow,
+    Run,
+    Workflow,
+    WorkflowTask,
+    current_step,
+)
 
 app = Celery("typed")
 pikku = PikkuFlow(app)
@@ -36,6 +49,39 @@ def bare(wf: Workflow, order_id: int, *, gift: bool = False) -> str:
 def named(wf: Workflow, order_id: int) -> dict[str, int]:
     """Decorated with arguments."""
     return {"order": order_id}
+
+
+@dataclass
+class Release:
+    """A decision."""
+
+    ok: bool
+
+
+def even(data: object) -> int:
+    """A validator."""
+    return len(str(data))
+
+
+@pikku.workflow(name="typed.gates")
+def gates(wf: Workflow) -> bool:
+    """What a schema says is what comes back."""
+    assert_type(wf.approval("release", schema=Release), Approval[Release])
+    assert_type(wf.approval("count", schema=even, expiry="3d").data, int)
+    assert_type(wf.approval("anything").decided_by, Decider | None)
+    wf.suspend("stock")
+    wf.suspend()  # type: ignore[call-arg]
+    return wf.approval("again", schema=Release, approvers="owner").data.ok
+
+
+@pikku.on_audit
+def heard(entry: AuditEntry) -> None:
+    """A hook."""
+
+
+assert_type(gates.start().approve("release", {"ok": True}, by=Decider("u2", ("boss",))), None)
+assert_type(gates.start().signal("courier", 1, idempotency_key="k"), bool)
+assert_type(gates.start().as_user("u1"), Run[bool])
 
 
 @pikku.compensates(label)
