@@ -286,6 +286,7 @@ class _Attempt:
     def _tried(self) -> Tried:
         assigned = self._assigned
         return Tried(
+            run_id=self._p.run.id,
             step=assigned.step.name,
             attempt=assigned.attempt,
             retries=assigned.step.retries,

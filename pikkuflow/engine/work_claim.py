@@ -136,7 +136,13 @@ class _Claimed:
     def _store(self, attempted: Attempted) -> Ending:
         """Encode the outcome, then write it. Until it is encoded, what is raised is a codec hook's: what cannot be stored is an ending."""
         step = self._step
-        tried = Tried(step=step.name, attempt=step.attempt, retries=step.retries, retry_delay=step.retry_delay)
+        tried = Tried(
+            run_id=step.run_id,
+            step=step.name,
+            attempt=step.attempt,
+            retries=step.retries,
+            retry_delay=step.retry_delay,
+        )
         if self._ending is None:
             self._ending = ending_of(self._rt, tried, attempted)
         self._wakes = settle(self._rt, step, self._ending)

@@ -205,6 +205,26 @@ def test_a_failing_attempt_of_a_stopped_run_is_not_tried_again() -> None:
     assert [(undo.ok, undo.error) for undo in shop.undos] == [(False, "once")]
 
 
+def test_queued_steps_of_a_cancelled_run_never_begin() -> None:
+    """Scenario 25: a hundred messages are under way; the claim reads the database, so none of them runs user code."""
+    bench = Bench()
+    worked: list[int] = []
+    bench.task(worked.append, name="far", leaves="queue")
+
+    def flow(wf: Any) -> None:
+        wf.map(Task("far"), range(100))
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work_one()
+    assert len(bench.broker.messages) == 100
+    assert cancel(bench) is RunStatus.CANCELLED
+    bench.work(limit=200)
+
+    assert worked == []
+    assert {one.status for one in bench.steps()} == {StepStatus.CANCELLED}
+
+
 def test_children_are_called_off_after_their_parent() -> None:
     """Scenario 24: the child is stopped and undone first, then what its parent did before it."""
     shop = Shop()

@@ -34,7 +34,10 @@ def test_success_undoes_nothing(place: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_failed_run_is_undone_newest_first(place: str) -> None:
-    """T11.2, T11.4, T11.10, T11.11, T11.22: original arguments, output and name; the error stays; no output."""
+    """T11.2, T11.4, T11.5, T11.10, T11.11, T11.22: original arguments, output and name; the error stays; no output.
+
+    A step that goes forward gets its own arguments and nothing else.
+    """
     shop = Shop(place)
 
     shop.run(order)
@@ -43,6 +46,7 @@ def test_a_failed_run_is_undone_newest_first(place: str) -> None:
     assert shop.status is RunStatus.COMPENSATED
     assert "payment dead" in shop.bench.error()
     assert shop.bench.run().output is None
+    assert [work.args for work in shop.bench.runner.works[:4]] == [(1,), (2,), (), ()]
     assert shop.undos[1] == Undo(ok=True, output="b[2]", error=None, error_type=None, step="second")
     assert shop.undo_rows() == dict.fromkeys(
         ["c:compensate", "second:compensate", "a:compensate"], StepStatus.SUCCEEDED
