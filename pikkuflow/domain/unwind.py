@@ -8,6 +8,7 @@ undone together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -68,6 +69,11 @@ class Candidate:
         """The step's name."""
         return self.forward.name
 
+    @property
+    def undo_name(self) -> StepName:
+        """The name of its compensation."""
+        return StepName(f"{self.forward.name}{UNDO_SUFFIX}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnwindPlan:
@@ -123,11 +129,19 @@ def plan_unwind(steps: Sequence[Step], ends: Mapping[StepName, ChildEnd] = _NO_E
     fixed = () if milestone is None else _settled(milestone)
     found = [row for row in forward if _is_candidate(row, ends) and _settled(row) > fixed]
     found.sort(key=_settled, reverse=True)
+    by_begin = sorted(found, key=_begun, reverse=True)
+    states: dict[StepName, UndoState] = {}
     candidates: list[Candidate] = []
+    later: set[UndoState] = set()
+    passed = 0
     for row in found:
-        # What began after this one settled also settled after it, so it has its state by now.
-        rests_on_it = [one for one in candidates if _begun(one.forward) > _settled(row)]
-        candidates.append(_candidate(row, undos.get(StepName(f"{row.name}{UNDO_SUFFIX}")), rests_on_it, ends))
+        # What began after this one settled may rest on it. It also settled after it, so it has its state by now.
+        while passed < len(by_begin) and _begun(by_begin[passed]) > _settled(row):
+            later.add(states[by_begin[passed].name])
+            passed += 1
+        one = _candidate(row, undos.get(StepName(f"{row.name}{UNDO_SUFFIX}")), later, ends)
+        states[row.name] = one.state
+        candidates.append(one)
     return UnwindPlan(
         candidates=tuple(candidates),
         in_flight=tuple(row.name for row in forward if not row.is_settled),
@@ -183,31 +197,27 @@ def _own_end(row: Step, ends: Mapping[StepName, ChildEnd]) -> UndoState | None:
     return UndoState.RESTED if end.rested_at is not None else None
 
 
-def _candidate(
-    row: Step, undo: Step | None, rests_on_it: Sequence[Candidate], ends: Mapping[StepName, ChildEnd]
-) -> Candidate:
+def _candidate(row: Step, undo: Step | None, later: AbstractSet[UndoState], ends: Mapping[StepName, ChildEnd]) -> Candidate:
     own = _own_end(row, ends) if row.kind is StepKind.CHILD else None
     if own is not None:
         end = ends[row.name]
         return Candidate(forward=row, undo=None, state=own, rested_at=end.rested_at)
     end_of_undo = None if undo is None else ends.get(undo.name)
     rested_at = None if end_of_undo is None else end_of_undo.rested_at
-    state = _state(undo, rests_on_it, rested=rested_at is not None)
+    state = _state(undo, later, rested=rested_at is not None)
     return Candidate(forward=row, undo=undo, state=state, rested_at=rested_at if state is UndoState.RESTED else None)
 
 
-def _state(undo: Step | None, rests_on_it: Sequence[Candidate], *, rested: bool) -> UndoState:
+def _state(undo: Step | None, later: AbstractSet[UndoState], *, rested: bool) -> UndoState:
     if undo is not None and undo.status is StepStatus.SUCCEEDED:
         return UndoState.RESTED if rested else UndoState.DONE
     if undo is not None and undo.is_settled:
         return UndoState.STUCK
     if undo is not None and undo.status is StepStatus.SCHEDULED:
         return UndoState.RUNNING
-    if any(one.state in _ENDS_HERE for one in rests_on_it):
+    if later & _ENDS_HERE:
         return UndoState.BLOCKED
-    if any(one.state in _OPEN for one in rests_on_it):
-        return UndoState.WAITING
-    return UndoState.READY
+    return UndoState.WAITING if later & _OPEN else UndoState.READY
 
 
 def _begun(row: Step) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import Final
 from pikkuflow.domain import loss
 from pikkuflow.domain.act import RunRef, StepMessage, StepWrite
 from pikkuflow.domain.command import Recorded, StepCall
+from pikkuflow.domain.ids import StepName
 from pikkuflow.domain.reach import Move, move_for_row
 from pikkuflow.domain.status import StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place, Step
@@ -28,25 +29,23 @@ _UNKNOWN_SECONDS: Final = 30.0
 class Compensator:
     """Brings the compensations that may begin now as far as they get in this pass."""
 
-    def __init__(self, p: OpenPass, rows: Sequence[Step]) -> None:
+    def __init__(self, p: OpenPass) -> None:
         self._p = p
         self._in_pass = Place.in_pass(p.ref.pass_id)
-        self._next_seq = max((row.seq for row in rows), default=-1) + 1
+        self._next_seq = max((row.seq for row in p.history.steps), default=-1) + 1
 
-    def advance(self, ready: Sequence[Candidate]) -> bool:
-        """Send those that travel, then work the others, newest first. True: one of them has ended, so the plan is another now.
+    def advance(self, ready: Sequence[Candidate]) -> list[StepName]:
+        """Send those that travel, then work the others, newest first. The compensations that have ended: the plan is another now.
 
         Raises ``Parked`` when the pass must end.
         """
         away = [one for one in ready if self._travels(one)]
         self._send(away)
-        moved = False
-        for one in ready:
-            if one.forward.kind is StepKind.CHILD:
-                moved = self._undo_child(one) or moved
-            elif one not in away:
-                moved = self._undo_here(one) or moved
-        return moved
+        sent = {one.name for one in away}
+        return [one.undo_name for one in ready if one.name not in sent and self._undo(one)]
+
+    def _undo(self, one: Candidate) -> bool:
+        return self._undo_child(one) if one.forward.kind is StepKind.CHILD else self._undo_here(one)
 
     def _travels(self, one: Candidate) -> bool:
         if one.forward.kind is StepKind.CHILD or self._p.works_child is not None or not self._p.rt.has_broker:

@@ -8,6 +8,7 @@ were, asks completed children to undo themselves, and ends the run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pikkuflow.domain import loss
@@ -50,28 +51,35 @@ def _parked(p: OpenPass, parked: Parked) -> Closing | None:
 class _Unwind:
     def __init__(self, p: OpenPass) -> None:
         self._p = p
+        self._rows = {row.name: row for row in p.history.steps}
         self._cancelled: set[RunId] = set()
+        self._child_ends: dict[RunId, ChildEnd] = {}
 
     def work(self) -> Closing:
-        rows: Sequence[Step] = self._p.history.steps
+        compensator = Compensator(self._p)
+        self._read_again(self._end_forward())
         while True:
-            if not self._end_forward(rows):
-                plan = plan_unwind(rows, self._ends(rows))
-                if plan.is_settled:
-                    return self._settled(plan)
-                if not Compensator(self._p, rows).advance(plan.ready):
-                    return Closing(sent=tuple(self._p.sent), due_seconds=self._p.due_seconds)
+            plan = plan_unwind(tuple(self._rows.values()), self._ends())
+            if plan.is_settled:
+                return self._settled(plan)
+            ended = compensator.advance(plan.ready)
+            if not ended:
+                return Closing(sent=tuple(self._p.sent), due_seconds=self._p.due_seconds)
+            self._read_again(ended)
             self._p.yield_if_due()
-            rows = self._p.ask(lambda: self._p.rt.store.list_steps(self._p.run.id))
+
+    def _read_again(self, names: Sequence[StepName]) -> None:
+        """Only what this pass has moved: what comes from elsewhere is news, and another pass'."""
+        for name in names:
+            row: Step | None = self._p.ask(partial(self._p.rt.store.get_step, self._p.run.id, name))
+            if row is not None:
+                self._rows[name] = row
 
     # --- what is still at work --------------------------------------------------------------------------------------
-    def _end_forward(self, rows: Sequence[Step]) -> bool:
-        """End the steps that nobody works any more, and stop the children that are at work. True: a row has moved."""
-        moved = False
-        for row in rows:
-            if row.kind is not StepKind.COMPENSATION and not row.is_settled:
-                moved = self._end_row(row) or moved
-        return moved
+    def _end_forward(self) -> list[StepName]:
+        """End the steps that nobody works any more, and stop the children that are at work. The rows that have moved."""
+        at_work = [row for row in self._rows.values() if row.kind is not StepKind.COMPENSATION and not row.is_settled]
+        return [row.name for row in at_work if self._end_row(row)]
 
     def _end_row(self, row: Step) -> bool:
         if row.kind is StepKind.CHILD:
@@ -110,9 +118,9 @@ class _Unwind:
         return now is not None and now.is_settled
 
     # --- children that unwound --------------------------------------------------------------------------------------
-    def _ends(self, rows: Sequence[Step]) -> Mapping[StepName, ChildEnd]:
+    def _ends(self) -> Mapping[StepName, ChildEnd]:
         ended = {}
-        for row in rows:
+        for row in self._rows.values():
             is_failed = row.kind is StepKind.CHILD and row.status is StepStatus.FAILED
             is_undone = row.kind is StepKind.COMPENSATION and row.is_settled
             if row.child_run_id is not None and (is_failed or is_undone):
@@ -122,13 +130,19 @@ class _Unwind:
         return ended
 
     def _end_of(self, child: RunId) -> ChildEnd | None:
+        known = self._child_ends.get(child)
+        if known is not None:
+            return known
         run = self._p.ask(lambda: self._p.rt.store.get_run(child))
         if run is None:
             return None
         output: dict[str, str] = {}
         if run.status is RunStatus.COMPENSATED and run.output is not None:
             output = self._p.ask(lambda: self._p.rt.codec.decode(run.output)) or {}
-        return ChildEnd(status=run.status, rested_at=output.get("restedAt"))
+        end = ChildEnd(status=run.status, rested_at=output.get("restedAt"))
+        if run.is_settled:
+            self._child_ends[child] = end
+        return end
 
     # --- the end ----------------------------------------------------------------------------------------------------
     def _settled(self, plan: UnwindPlan) -> Closing:
