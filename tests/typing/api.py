@@ -17,13 +17,16 @@ from pikkuflow import (
     Call,
     CurrentStep,
     Decider,
+    DetachedRun,
     Handle,
     PikkuFlow,
     Run,
+    Undo,
     Workflow,
     WorkflowTask,
     current_step,
 )
+from pikkuflow.domain.status import RunStatus
 
 app = Celery("typed")
 pikku = PikkuFlow(app)
@@ -84,8 +87,35 @@ assert_type(gates.start().signal("courier", 1, idempotency_key="k"), bool)
 assert_type(gates.start().as_user("u1"), Run[bool])
 
 
+@pikku.workflow
+def undoable(wf: Workflow) -> None:
+    """Everything about undoing."""
+    assert_type(wf.do(bare.s(1), detached=True), DetachedRun)
+    assert_type(wf.do("apart", bare.s(1), detached=True, compensate=False), DetachedRun)
+    assert_type(wf.milestone("paid"), None)
+    wf.do(label.s("tea"), compensate=False)
+    wf.cancel("out of stock")
+
+
+@app.task
+def tear_off(undo: Undo, sku: str) -> None:
+    """A compensation that is a task already."""
+
+
+pikku.compensates("shop.other")(tear_off)
+assert_type(undoable.start().cancel("changed mind"), RunStatus)
+assert_type(current_step().is_cancelled(), bool)
+assert_type(current_step().heartbeat({"page": 1}), None)
+
+
+@pikku.compensates(label)  # type: ignore[type-var]
+def count_undone(undo: Undo, sku: str) -> int:
+    """What undoes gives nothing back."""
+    return 1
+
+
 @pikku.compensates(label)
-def peel(undo: object, sku: str) -> None:
+def peel(undo: Undo, sku: str) -> None:
     """Types of a compensation are the author's."""
 
 
