@@ -30,7 +30,8 @@ class GateStore(Protocol):
 
     Every act locks the run's row first, so what opens a gate and the pass that reaches it come one after the other: the later one sees the
     earlier one (scenario 12). What comes for a gate that waits raises news, and moves a run that is suspended for its gates back to running
-    (D4); what comes before the gate was reached is kept, and raises none.
+    (D4); what comes before the gate was reached is kept, and raises none. A pass that opens a gate itself (a time that is over, a signal, a
+    verdict) does the same in that act: workers take steps of running runs only.
     """
 
     def reach_gate(self, ref: PassRef, step: NewStep) -> GateReached | None:

@@ -247,6 +247,7 @@ def test_a_wait_that_is_over_fails_once_and_for_all(scene: Scene) -> None:
             assert _reach(scene, scene.ref(run_id, "p2"), StepKind.SIGNAL).row is not None
         row = scene.step(str(name), run_id)
         assert (row.status, row.due_at) == (StepStatus.FAILED if sent_late else StepStatus.SUCCEEDED, None)
+        assert (scene.run(run_id).status, scene.run(run_id).code) == (RunStatus.RUNNING, None)
         assert (row.error and row.error.code) == ("SIGNAL_TIMEOUT" if sent_late else None)
     assert [one.taken_by for one in scene.store.list_signals(RunId("late"))] == [None]
 
@@ -291,6 +292,7 @@ def test_a_decision_wakes_the_run_and_is_found_by_its_pass(scene: Scene) -> None
     step = scene.step(str(name))
     assert (step.status, step.result, step.due_at) == (StepStatus.SUCCEEDED, '"yes"', None)
     assert [one.outcome for one in scene.store.list_audit(R1)] == [AuditOutcome.SUCCESS]
+    assert scene.run().status is RunStatus.RUNNING
 
 
 def test_a_refused_decision_is_shown_and_the_gate_waits_on(scene: Scene) -> None:
@@ -327,6 +329,7 @@ def test_a_decision_is_refused_where_it_would_count_for_nothing(scene: Scene) ->
     assert _decision(scene, 3).end is DecisionEnd.EXPIRED
     scene.open(by="p2")
     scene.store.settle_gate(scene.ref(by="p2"), GateVerdict(step=_gate(StepKind.APPROVAL).name, result='"over"'))
+    assert scene.run().status is RunStatus.RUNNING
     resolved = _decision(scene, 4)
     assert (resolved.end, resolved.step and resolved.step.result) == (DecisionEnd.RESOLVED, '"over"')
     scene.close(scene.ref(by="p2"), status=RunStatus.COMPLETED)

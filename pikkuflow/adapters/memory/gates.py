@@ -54,6 +54,7 @@ class GateActs:
                 rows[row.name] = row
             if row.kind is StepKind.SIGNAL and row.status is StepStatus.SUSPENDED:
                 self._take_signal(row, now)
+                _go_on_if_opened(run, row)
             return GateReached(
                 news=PassNews(news=run.news, status=run.status),
                 row=row.record(now),
@@ -96,6 +97,7 @@ class GateActs:
             row.error = verdict.error
         else:
             _settle(row, StepStatus.SUCCEEDED, now, result=verdict.result)
+            _go_on_if_opened(run, row)
 
     def _held_run(self, ref: PassRef) -> RunRow | None:
         run = self._tables.runs.get(ref.run_id)
@@ -266,6 +268,11 @@ def _approval(row: StepRow, run: RunRow) -> WaitingApproval:
         expires_at=row.due_at,
         issue=None if row.error is None else row.error.message,
     )
+
+
+def _go_on_if_opened(run: RunRow, row: StepRow) -> None:
+    if row.is_settled and run.status is RunStatus.SUSPENDED:
+        _go_on(run)
 
 
 def _go_on(run: RunRow) -> None:

@@ -26,11 +26,12 @@ from pikkuflow.domain.gate_act import (
     WaitingApproval,
 )
 from pikkuflow.domain.ids import RunId, StepName
-from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepKind, StepStatus
+from pikkuflow.domain.status import OPEN_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep
 
 __all__ = [
     "add_audit",
+    "go_on",
     "list_approvals",
     "list_audit",
     "list_decisions",
@@ -49,14 +50,16 @@ def reach_gate(tx: Transaction, ref: PassRef, new: NewStep) -> GateReached | Non
     held = tx.lock_run(ref.run_id)
     if held is None or held["pass_id"] != ref.pass_id:
         return None
-    is_open = held["status"] in OPEN_RUN
-    news = PassNews(news=held["news"], status=RunStatus(held["status"]), written=is_open)
-    if not is_open:
-        return GateReached(news=news)
+    if held["status"] not in OPEN_RUN:
+        return GateReached(news=PassNews(news=held["news"], status=RunStatus(held["status"]), written=False))
     row = _row_of(tx, ref, new)
+    status = RunStatus(held["status"])
     if row["status"] == StepStatus.SUSPENDED and new.kind is StepKind.SIGNAL:
         row = _take_signal(tx, row)
+        if row["status"] in SETTLED_STEP:
+            status = go_on(tx, held)
     waiting = [one for one in list_decisions(tx, ref.run_id, new.name) if one.judged_at is None]
+    news = PassNews(news=held["news"], status=status)
     return GateReached(news=news, row=step_of(row, tx.now()), decisions=tuple(waiting))
 
 
@@ -103,12 +106,21 @@ def opened(
     return {"status": status.value, "result": result, "error": text_of(error), **ended}
 
 
+def go_on(tx: Transaction, row: Row, **more: Any) -> RunStatus:
+    """``suspended -> running`` of a run whose row is locked (D4), so that workers take the steps that are sent next. The status then."""
+    if row["status"] != RunStatus.SUSPENDED:
+        return RunStatus(row["status"])
+    cleared = {"code": None, "error": None, "due_at": None, "send_count": 0, "next_send_at": None}
+    tx.do(update(run).where(run.c.id == row["id"]).values(status=RunStatus.RUNNING.value, **cleared, **more))
+    return RunStatus.RUNNING
+
+
 def settle_gate(tx: Transaction, ref: PassRef, verdict: GateVerdict) -> PassNews | None:
     """Store what a pass made of an approval's decisions."""
     held = tx.lock_run(ref.run_id)
     if held is None or held["pass_id"] != ref.pass_id:
         return None
-    now = tx.now()
+    now, status = tx.now(), RunStatus(held["status"])
     for judged in verdict.judged:
         mine = (decision.c.run_id == ref.run_id) & (decision.c.number == judged.number)
         fresh = update(decision).where(mine, decision.c.judged_at.is_(None))
@@ -120,9 +132,10 @@ def settle_gate(tx: Transaction, ref: PassRef, verdict: GateVerdict) -> PassNews
         tx.do(waiting.values(error=text_of(verdict.error)))
     else:
         tx.do(waiting.values(opened(now, verdict.result)))
+        status = go_on(tx, held)
     for entry in verdict.audit:
         add_audit(tx, entry)
-    return PassNews(news=held["news"], status=RunStatus(held["status"]))
+    return PassNews(news=held["news"], status=status)
 
 
 # --- the audit, and reading ---------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Table, func, insert, select, update
 
 from pikkuflow.adapters.sql.database import Transaction
-from pikkuflow.adapters.sql.gates import add_audit, opened, scopes_text
+from pikkuflow.adapters.sql.gates import add_audit, go_on, opened, scopes_text
 from pikkuflow.adapters.sql.news import raise_news, wants_wake
 from pikkuflow.adapters.sql.rows import ref_of, step_of
 from pikkuflow.adapters.sql.tables import decision, run, signal, step
@@ -46,7 +46,7 @@ def resume_run(tx: Transaction, run_id: RunId, reason: str | None, author: str) 
     if found:
         tx.do(update(step).where(waiting).values(opened(tx.now(), "null")))
     if moves:
-        _go_on(tx, row, passes_lost=0)
+        go_on(tx, row, passes_lost=0)
     tx.do(update(run).where(run.c.id == run_id).values(author=author))
     raise_news(tx, row)
     return ref_of(row)
@@ -56,16 +56,10 @@ def _waiting(run_id: RunId, kind: StepKind) -> Any:
     return (step.c.run_id == run_id) & (step.c.kind == kind.value) & (step.c.status == StepStatus.SUSPENDED.value)
 
 
-def _go_on(tx: Transaction, row: Row, **more: Any) -> None:
-    """``suspended -> running`` of a row that is locked (D4)."""
-    cleared = {"code": None, "error": None, "due_at": None, "send_count": 0, "next_send_at": None}
-    tx.do(update(run).where(run.c.id == row["id"]).values(status=RunStatus.RUNNING.value, **cleared, **more))
-
-
 def _tell(tx: Transaction, row: Row) -> RunRef | None:
     """Something came that the run waits for. The run, when the caller wakes it."""
     if row["status"] == RunStatus.SUSPENDED and row["code"] in GATE_CODES:
-        _go_on(tx, row)
+        go_on(tx, row)
     return ref_of(row) if raise_news(tx, row) else None
 
 
