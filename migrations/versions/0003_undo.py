@@ -1,4 +1,4 @@
-"""Undoing: which task undoes a step, the numbers that order what began and settled, and what an attempt says at its heartbeats."""
+"""Undoing: which task undoes a step, the numbers that order what began and settled, what an attempt says, how long it may take."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ def upgrade() -> None:
     op.add_column("pikkuflow_step", sa.Column("begun_no", sa.BigInteger))
     op.add_column("pikkuflow_step", sa.Column("settled_no", sa.BigInteger))
     op.add_column("pikkuflow_step", sa.Column("details", _payload()))
+    op.add_column("pikkuflow_step", sa.Column("timeout_seconds", sa.Double))
+    op.add_column("pikkuflow_step", sa.Column("heartbeat_seconds", sa.Double))
 
 
 def downgrade() -> None:
-    for name in ("details", "settled_no", "begun_no", "undo_task"):
+    for name in ("heartbeat_seconds", "timeout_seconds", "details", "settled_no", "begun_no", "undo_task"):
         op.drop_column("pikkuflow_step", name)

@@ -30,7 +30,8 @@ class StepCall:
     ``retry_delay``: None means the setting's, else ``"exponential"`` or a number of seconds as text. ``options`` are the signature's own
     (``queue``, ``priority``, ``time_limit``, ``countdown`` …). ``undo_task`` is the task that undoes it (a child run: its workflow), or
     None when it is not undone. ``detached``: a CHILD that nothing waits for. ``quick``: its outcome may be kept for a moment and written
-    with others; None means as its workflow says.
+    with others; None means as its workflow says. ``timeout_seconds``: how long one attempt may take,
+    ``heartbeat_seconds``: and go without a heartbeat.
     """
 
     name: str
@@ -52,8 +53,15 @@ class StepCall:
     quick: bool | None = None
     undo_task: str | None = None
     detached: bool = False
+    timeout_seconds: float | None = None
+    heartbeat_seconds: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     group: str | None = None
+
+    @property
+    def has_deadline(self) -> bool:
+        """Someone other than its worker has to see that its time is over, so it is not worked in a pass."""
+        return self.timeout_seconds is not None or self.heartbeat_seconds is not None
 
     @property
     def leaves_a_mark(self) -> bool:

@@ -35,6 +35,8 @@ class Move(StrEnum):
     """Reach a gate: it is open, or the pass ends here."""
     START_CHILD = "start_child"
     """Insert the child run and the row that it works."""
+    OVERDUE = "overdue"
+    """A worker has it for longer than one attempt may take: record that, and what follows."""
     WAIT = "wait"
     """In flight elsewhere, or not due: leave it alone."""
     KNOWN = "known"
@@ -88,6 +90,8 @@ def move_for_row(row: Step, *, resend: bool = False) -> Move:
 def _move_for_dispatched(row: Step, *, resend: bool) -> Move:
     if row.status is StepStatus.PENDING:
         return Move.SEND if row.is_due else Move.WAIT
+    if row.is_overdue:
+        return Move.OVERDUE
     if row.status is StepStatus.RUNNING and row.is_lapsed:
         # The row stays running: the claim counts another attempt, or finds that none is left.
         return Move.SEND

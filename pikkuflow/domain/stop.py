@@ -51,12 +51,17 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """An attempt that is at work says so; ``details``, as the codec's text, are kept for the next attempt (None leaves what is there)."""
+    """An attempt that is at work asks how it stands.
+
+    ``details``, as the codec's text, are kept for the next attempt (None leaves what is there). ``lives`` makes it a heartbeat: the time
+    that the attempt may go without one begins again.
+    """
 
     run_id: RunId
     step: StepName
     attempt: int
     details: str | None = None
+    lives: bool = False
 
 
 class StepStanding(StrEnum):

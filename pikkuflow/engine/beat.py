@@ -15,14 +15,15 @@ __all__ = ["beat_of", "details_of"]
 
 def beat_of(
     rt: Runtime, run_id: RunId, step: NewStep | Step, attempt: int, *, before: Callable[[str], None] | None = None
-) -> Callable[[Any], StepStanding]:
+) -> Callable[[Any, bool], StepStanding]:
     """The ``beat`` of an attempt. ``before`` is told the details, and sees to it that the step has a row, which they are kept on."""
 
-    def beat(details: Any) -> StepStanding:
+    def beat(details: Any, lives: bool) -> StepStanding:  # noqa: FBT001 - the port's shape
+        lives = lives and step.heartbeat_seconds is not None
         text = None if details is None else rt.codec.encode(details, what=f"the details of step {step.name!r}")
         if text is not None and before is not None:
             before(text)
-        return rt.store.beat(Beat(run_id=run_id, step=step.name, attempt=attempt, details=text))
+        return rt.store.beat(Beat(run_id=run_id, step=step.name, attempt=attempt, details=text, lives=lives))
 
     return beat
 

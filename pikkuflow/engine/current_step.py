@@ -31,14 +31,14 @@ class CurrentStep:
     workflow: str
     owner: str | None
     details: Any = None
-    _beat: Callable[[Any], StepStanding] | None = field(default=None, repr=False, compare=False)
+    _beat: Callable[[Any, bool], StepStanding] | None = field(default=None, repr=False, compare=False)
 
     def is_cancelled(self) -> bool:
         """Whether this attempt works in vain: its run was stopped, or another attempt took its place. One read of the database.
 
         What a stopped run's step still does is undone with the rest. Raises ``StoreUnavailable``.
         """
-        return self._standing(None) is not StepStanding.WORKING
+        return self._standing() is not StepStanding.WORKING
 
     def raise_if_cancelled(self) -> None:
         """Leave the task when it works in vain.
@@ -48,10 +48,12 @@ class CurrentStep:
             StepSuperseded: another attempt took this one's place.
             StoreUnavailable: the database stayed away.
         """
-        self._raise(self._standing(None))
+        self._raise(self._standing())
 
     def heartbeat(self, details: Any = None) -> None:
-        """Say that the work goes on; ``details`` (a JSON value) are what the next attempt finds in ``current_step().details``.
+        """Say that the work goes on: the step's ``heartbeat_timeout``, if it has one, begins again.
+
+        ``details`` (a JSON value) are what the next attempt finds in ``current_step().details``.
 
         Raises:
             RunCancelled: the run was stopped: the work is wanted no more.
@@ -59,10 +61,10 @@ class CurrentStep:
             PayloadError: the details cannot be stored.
             StoreUnavailable: the database stayed away.
         """
-        self._raise(self._standing(details))
+        self._raise(self._standing(details, lives=True))
 
-    def _standing(self, details: Any) -> StepStanding:
-        return StepStanding.WORKING if self._beat is None else self._beat(details)
+    def _standing(self, details: Any = None, *, lives: bool = False) -> StepStanding:
+        return StepStanding.WORKING if self._beat is None else self._beat(details, lives)
 
     def _raise(self, standing: StepStanding) -> None:
         if standing is StepStanding.STOPPED:

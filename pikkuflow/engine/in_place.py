@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from pikkuflow.domain import loss
 from pikkuflow.domain.act import EndedAttempt, PassNews, StepMessage, StepWrite
 from pikkuflow.domain.command import Recorded, StepCall, Waiting
 from pikkuflow.domain.reach import needs_recorded_start
@@ -192,6 +193,7 @@ class _Attempt:
 
     def _commit(self, attempted: Attempted) -> bool:
         self._is_told = True
+        attempted = self._in_time(attempted)
         ending: Ending = self._p.ask(lambda: ending_of(self._p.rt, self._tried(), attempted))
         self.leaves = not ending.is_last and self._goes_elsewhere(ending)
         if self._is_quick and ending.status is StepStatus.SUCCEEDED:
@@ -200,6 +202,14 @@ class _Attempt:
             self._news = self._p.record(self._outcome(ending))
         self._ending = ending
         return ending.answer_to(attempted)
+
+    def _in_time(self, attempted: Attempted) -> Attempted:
+        """A late outcome is refused. Here nobody else could have seen the time pass: the step is worked in its run's own pass."""
+        limit, took = self._assigned.call.timeout_seconds, self._seconds()
+        if limit is None or took <= limit:
+            return attempted
+        error = TimeoutError(loss.timed_out(self._assigned.step.name, limit, self._assigned.attempt).message)
+        return Attempted(end=AttemptEnd.RAISED, error=error)
 
     # --- records ----------------------------------------------------------------------------------------------------
     def _starts_recorded(self) -> bool:

@@ -22,6 +22,7 @@ from pikkuflow.engine.child_runs import begin_child, begin_detached, child_of, w
 from pikkuflow.engine.gates import pass_gate
 from pikkuflow.engine.in_place import Assignment, work_in_place
 from pikkuflow.engine.open_pass import OpenPass
+from pikkuflow.engine.overdue import end_overdue
 from pikkuflow.engine.send import SOON_SECONDS, message_of, send_steps
 from pikkuflow.engine.step_rows import new_step, step_of_row
 from pikkuflow.engine.suspensions import missing_task
@@ -95,7 +96,7 @@ class Performer:
         here = stays_here(
             StepKind.TASK,
             call.call.dispatch or self._p.wish,
-            route.leaves,
+            route.leaves or ("timeout" if call.call.has_deadline else None),
             together=together,
             inline=self._p.run.inline,
         )
@@ -206,6 +207,8 @@ class Performer:
             return self._take_back(item, step, row)
         if move is Move.EXHAUST:
             return self._exhaust(step, row)
+        if move is Move.OVERDUE:
+            return end_overdue(self._p, row)
         if move is Move.WAKE:
             return self._succeed(step, row.attempt)
         if move is Move.KNOWN:

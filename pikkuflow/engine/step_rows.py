@@ -123,6 +123,8 @@ def new_step(p: OpenPass, planned: PlannedCall, route: Route | None, *, place: s
         group=call.group,
         undo_task=call.undo_task,
         begun_no=p.next_no(),
+        timeout_seconds=call.timeout_seconds,
+        heartbeat_seconds=call.heartbeat_seconds,
     )
 
 
@@ -165,6 +167,8 @@ def step_of_row(row: Step, *, place: str) -> NewStep:
         group=row.group,
         undo_task=row.undo_task,
         begun_no=row.begun_no,
+        timeout_seconds=row.timeout_seconds,
+        heartbeat_seconds=row.heartbeat_seconds,
     )
 
 

@@ -87,11 +87,14 @@ class _Unwind:
         if row.status in _WAITS:
             self._write(row, *self._never_ended(row))
             return True
-        if Place.is_queue(row.place) and not row.is_lapsed:
-            # Only what must be undone is worth waiting for; a lease that lapses is no news.
-            self._p.note_due(row.lease_seconds if row.undo_task is not None else None)
+        if Place.is_queue(row.place) and not (row.is_lapsed or row.is_overdue):
+            # Only what must be undone is worth waiting for; a lease that lapses, or a time that is over, is no news.
+            if row.undo_task is not None:
+                self._p.note_due(row.lease_seconds)
+                self._p.note_due(row.due_in_seconds)
             return False
-        self._write(row, StepStatus.FAILED, loss.lease_expired(row.name, row.attempt))
+        lost = loss.overdue(row) if row.is_overdue else loss.lease_expired(row.name, row.attempt)
+        self._write(row, StepStatus.FAILED, lost)
         return True
 
     def _never_ended(self, row: Step) -> tuple[StepStatus, Failure | None]:

@@ -53,8 +53,8 @@ class StepWork:
     no_retry_on: tuple[type[BaseException], ...] = ()
     details: Any = None
     """What an attempt at this step said last at a heartbeat."""
-    beat: Callable[[Any], StepStanding] | None = None
-    """Says how this attempt stands; given details (not None) are kept for the next one."""
+    beat: Callable[[Any, bool], StepStanding] | None = None
+    """Says how this attempt stands; given details (not None) are kept for the next one, and True says that it is a heartbeat."""
 
 
 class AttemptEnd(StrEnum):

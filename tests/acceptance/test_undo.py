@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pikkuflow import Run, RunFailed
-from tests.acceptance.deployment import Deployment, step_of, steps_of, wait_for_status
+from tests.acceptance.deployment import Deployment, attempts_of, step_of, steps_of, wait_for_status
 from tests.servers.processes import wait_until
 
 PLACES = [pytest.param({}, id="in-place"), pytest.param({"dispatch": "queue"}, id="dispatched")]
@@ -151,6 +151,25 @@ def test_a_completed_child_is_undone_as_one_unit(running: Deployment, shop: Any)
     assert shop.pikku.runs.get(child).status().status == "compensated"
     assert released(running, run) == ["after", "before"]
     assert [line["what"] for line in running.journal("released", run=child)] == ["two", "one"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [({"timeout": 1.5}, "STEP_TIMEOUT"), ({"heartbeat_timeout": 0.7, "timeout": "1h"}, "HEARTBEAT_TIMEOUT")],
+)
+def test_a_hung_attempt_is_ended_by_the_store(
+    running: Deployment, shop: Any, options: dict[str, Any], code: str
+) -> None:
+    """Issue D, design 7: its process still hangs when the next attempt has ended the run; it knows what the hung one said last."""
+    run = shop.hangs.start(2, 8, options)
+    assert run.result(timeout=SOON) == 2
+    first, second = running.journal("begun", run=run)
+    assert (first["details"], second["details"]) == (None, {"beat": 7})
+    assert first["key"] == second["key"]
+    (lost, _) = attempts_of(shop, run, "hang")
+    assert lost.error is not None
+    assert lost.error.code == code
+    assert [line["attempt"] for line in running.journal("ended", run=run)] == [2]
 
 
 def test_an_inline_run_is_undone_in_its_own_process(shop: Any) -> None:

@@ -127,6 +127,8 @@ class SignatureTranslator:
             quick=options.quick,
             undo_task=(workflow or self._undo_task_of(task)) if options.compensate else None,
             detached=options.detached,
+            timeout_seconds=options.timeout_seconds,
+            heartbeat_seconds=options.heartbeat_seconds,
             options=own,
         )
 
@@ -162,6 +164,8 @@ def _of_function(what: Callable[..., Any], items: tuple[Any, ...], name: str | N
         no_retry_on=options.no_retry_on,
         dispatch=options.dispatch,
         record_start=options.record_start,
+        timeout_seconds=options.timeout_seconds,
+        heartbeat_seconds=options.heartbeat_seconds,
         quick=options.quick,
     )
 

@@ -78,7 +78,7 @@ class ClaimActs:
         row.place = Place.worker(request.holder)
         row.lease_until = now + timedelta(seconds=row.lease_seconds)
         row.running_at = now
-        row.due_at = None
+        row.sign_of_life(now)
         row.forget_sends()
 
     def settle_steps(self, run_id: RunId, outcomes: Sequence[StepOutcome]) -> Settlement:

@@ -72,6 +72,8 @@ class StoppingActs:
                 return StepStanding.OUTDATED
             if row is not None and beat.details is not None:
                 row.details = beat.details
+            if row is not None and beat.lives and row.due_at is not None and row.status is StepStatus.RUNNING:
+                row.sign_of_life(self._tables.clock.now())
             is_undo = row is not None and row.kind is StepKind.COMPENSATION
             works = run.status is RunStatus.COMPENSATING if is_undo else run.status in OPEN_RUN
             return StepStanding.WORKING if works else StepStanding.STOPPED

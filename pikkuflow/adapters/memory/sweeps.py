@@ -77,7 +77,7 @@ class SweepActs:
             yield run.id, run.due_at
         for row in self._rows(run.id):
             is_earlier = run.due_at is None or (row.due_at is not None and row.due_at < run.due_at)
-            if row.is_waiting and row.due_at is not None and is_earlier:
+            if not row.is_settled and row.due_at is not None and is_earlier:
                 yield f"{run.id}\0{row.name}", row.due_at
 
     def _drive_due(self, run: RunRow, page: _Page) -> None:
@@ -86,9 +86,9 @@ class SweepActs:
         if can_wake and is_run_due:
             page.drive_run(run, run)
         for row in self._rows(run.id):
-            if not row.is_waiting or not _is_past(row.due_at, page):
+            if row.is_settled or not _is_past(row.due_at, page):
                 continue
-            if not Place.is_queue(row.place):
+            if row.status is StepStatus.RUNNING or not Place.is_queue(row.place):
                 if can_wake and not is_run_due:
                     page.drive_run(run, row)
             elif _may_be_sent(run, row):

@@ -18,7 +18,7 @@ from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import ClaimId, FanId, Holder, PassId, RunId, StepName
 from pikkuflow.domain.run import NewRun, ParentStep, Run
 from pikkuflow.domain.status import SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
-from pikkuflow.domain.step import Attempt, NewStep, Place, Step, first_no
+from pikkuflow.domain.step import Attempt, NewStep, Place, Step, attempt_seconds, first_no
 from pikkuflow.ports import Clock
 
 __all__ = ["RunRow", "StepRow", "Tables", "wait_after"]
@@ -173,6 +173,8 @@ class StepRow:
     opened_at: datetime
     undo_task: str | None
     begun_no: int
+    timeout_seconds: float | None = None
+    heartbeat_seconds: float | None = None
     settled_no: int | None = None
     details: str | None = None
     result: str | None = None
@@ -217,6 +219,8 @@ class StepRow:
             opened_at=now,
             undo_task=new.undo_task,
             begun_no=new.begun_no,
+            timeout_seconds=new.timeout_seconds,
+            heartbeat_seconds=new.heartbeat_seconds,
         )
 
     @property
@@ -257,6 +261,12 @@ class StepRow:
             options=self.options,
             override=self.override,
         )
+
+    def sign_of_life(self, now: datetime) -> None:
+        """Whoever works it is alive: it is overdue when one of its two times is over, counted from here and from its claim."""
+        worked = 0.0 if self.running_at is None else (now - self.running_at).total_seconds()
+        left = attempt_seconds(self.timeout_seconds, self.heartbeat_seconds, worked)
+        self.due_at = None if left is None else now + timedelta(seconds=left)
 
     def next_attempt(self, attempt: int, now: datetime) -> None:
         """Make the row show another attempt, with nothing of the one before. What it showed must have been copied."""

@@ -22,7 +22,7 @@ from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, Settlement,
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import ClaimId, RunId, StepName
 from pikkuflow.domain.status import SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
-from pikkuflow.domain.step import Place, Step
+from pikkuflow.domain.step import Place, Step, attempt_seconds
 
 __all__ = ["claim_steps", "give_back", "settle_steps"]
 
@@ -127,7 +127,7 @@ def _take(tx: Transaction, row: Row, request: ClaimRequest) -> Step:
         "place": Place.worker(request.holder),
         "lease_until": ahead(now, row["lease_seconds"]),
         "running_at": now,
-        "due_at": None,
+        "due_at": ahead(now, attempt_seconds(row["timeout_seconds"], row["heartbeat_seconds"])),
         "waiting_since": None,
         "send_count": 0,
         "next_send_at": None,

@@ -84,7 +84,8 @@ WITH r AS (SELECT * FROM pikkuflow_run WHERE id = %(run_id)s AND status IN ('run
   UPDATE pikkuflow_step s SET
     status = 'running', claim_id = %(claim_id)s, claim_holder = %(holder)s, author = %(claim_id)s, place = %(place)s,
     lease_until = {_NOW} + s.lease_seconds * interval '1 second', running_at = {_NOW},
-    due_at = NULL, waiting_since = NULL, send_count = 0, next_send_at = NULL
+    due_at = {_NOW} + least(s.timeout_seconds, s.heartbeat_seconds) * interval '1 second',
+    waiting_since = NULL, send_count = 0, next_send_at = NULL
   FROM r, unnest(%(names)s::text[], %(attempts)s::int[]) AS m(name, attempt)
   WHERE s.run_id = r.id AND s.name = m.name AND s.attempt = m.attempt
     AND (s.kind = 'compensation') = (r.status = 'compensating')

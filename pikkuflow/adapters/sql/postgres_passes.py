@@ -251,7 +251,8 @@ _INSERT_STEPS: Final = f"""
   INSERT INTO pikkuflow_step (
     run_id, name, seq, kind, task, args, status, attempt, retries, retry_delay, place, queue, options, lease_seconds,
     due_at, expires_at, waiting_since, send_count, child_run_id, fan_id, from_step, "group", author,
-    undo_task, begun_no, created_at, scheduled_at)
+    undo_task, begun_no, timeout_seconds, heartbeat_seconds, created_at,
+    scheduled_at)
   SELECT
     held.id, n.name, n.seq, n.kind, n.task, n.args, n.status, 1, n.retries, n.retry_delay, n.place, n.queue, n.options,
     n.lease_seconds,
@@ -259,12 +260,13 @@ _INSERT_STEPS: Final = f"""
     {_NOW} + n.expires_seconds * interval '1 second',
     CASE WHEN n.waits THEN {_NOW} + coalesce(n.delay_seconds, 0) * interval '1 second' END,
     0, n.child_run_id, n.fan_id, n.from_step, n."group", %(pass_id)s,
-    n.undo_task, n.begun_no, {_NOW},
+    n.undo_task, n.begun_no, n.timeout_seconds, n.heartbeat_seconds, {_NOW},
     CASE WHEN n.status = 'scheduled' THEN {_NOW} END
   FROM held, json_to_recordset(%(rows)s::json) AS n(
     name text, seq int, kind text, task text, args text, status text, retries int, retry_delay text, place text, queue text,
     options text, lease_seconds float8, delay_seconds float8, expires_seconds float8, waits bool, child_run_id text,
-    fan_id text, from_step text, "group" text, undo_task text, begun_no int8)
+    fan_id text, from_step text, "group" text, undo_task text, begun_no int8,
+    timeout_seconds float8, heartbeat_seconds float8)
   WHERE CASE WHEN n.kind = 'compensation' THEN held.status = 'compensating' ELSE held.status IN {_OPEN} END
   ON CONFLICT (run_id, name) DO NOTHING
   RETURNING run_id, fan_id
@@ -299,6 +301,7 @@ def _inserted_values(new: NewStep) -> dict[str, Any]:
 _INSERTED: Final = (
     *("name", "seq", "kind", "task", "args", "retries", "retry_delay", "place", "queue", "options", "lease_seconds"),
     *("delay_seconds", "expires_seconds", "child_run_id", "fan_id", "from_step", "group", "undo_task", "begun_no"),
+    *("timeout_seconds", "heartbeat_seconds"),
 )
 
 

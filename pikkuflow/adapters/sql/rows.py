@@ -132,6 +132,8 @@ def step_of(row: Row, now: datetime) -> Step:
         undo_task=row["undo_task"],
         begun_no=row["begun_no"] or 0,
         settled_no=row["settled_no"],
+        timeout_seconds=row["timeout_seconds"],
+        heartbeat_seconds=row["heartbeat_seconds"],
         details=row["details"],
         created_at=row["created_at"],
         running_at=row["running_at"],
@@ -237,6 +239,8 @@ def new_step_row(run_id: RunId, new: NewStep, author: str, now: datetime) -> dic
         "author": author,
         "undo_task": new.undo_task,
         "begun_no": new.begun_no,
+        "timeout_seconds": new.timeout_seconds,
+        "heartbeat_seconds": new.heartbeat_seconds,
         "created_at": now,
         "scheduled_at": now if is_sleep else None,
     }

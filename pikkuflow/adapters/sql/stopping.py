@@ -11,12 +11,12 @@ from sqlalchemy import insert, select, update
 from pikkuflow.adapters.sql.database import Database, Transaction
 from pikkuflow.adapters.sql.endings import end_waiting, forget_fans, tell_parent
 from pikkuflow.adapters.sql.news import more_news, outside_no, wants_wake
-from pikkuflow.adapters.sql.rows import is_held, new_step_row, ref_of, steps_of, text_of
+from pikkuflow.adapters.sql.rows import ahead, is_held, new_step_row, ref_of, steps_of, text_of
 from pikkuflow.adapters.sql.tables import run, step
 from pikkuflow.domain.act import PassNews, PassRef
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
-from pikkuflow.domain.step import NewStep, Place, Step
+from pikkuflow.domain.step import NewStep, Place, Step, attempt_seconds
 from pikkuflow.domain.stop import Beat, Cancellation, StepStanding, Stopped
 from pikkuflow.domain.unwind import may_need_undoing
 
@@ -37,7 +37,7 @@ class StoppingActs:
 
     def beat(self, beat: Beat) -> StepStanding:
         """Say how an attempt stands, and keep its details."""
-        if beat.details is None:
+        if beat.details is None and not beat.lives:
             return self.database.read(lambda tx: standing_of(tx, beat))
         return self.database.write(lambda tx: keep_details(tx, beat))
 
@@ -121,11 +121,19 @@ def standing_of(tx: Transaction, beat: Beat) -> StepStanding:
 
 
 def keep_details(tx: Transaction, beat: Beat) -> StepStanding:
-    """Keep what the attempt says, if the step is still its own; only the step's row is touched."""
+    """Keep what the attempt says, and that it lives, if the step is still its own; only the step's row is touched."""
     standing = standing_of(tx, beat)
-    if standing is not StepStanding.OUTDATED:
-        mine = (step.c.run_id == beat.run_id) & (step.c.name == beat.step) & (step.c.attempt == beat.attempt)
-        tx.do(update(step).where(mine, step.c.status.not_in(sorted(SETTLED_STEP))).values(details=beat.details))
+    mine = (step.c.run_id == beat.run_id) & (step.c.name == beat.step) & (step.c.attempt == beat.attempt)
+    columns = (step.c.running_at, step.c.timeout_seconds, step.c.heartbeat_seconds, step.c.due_at)
+    row = tx.first(select(*columns).where(mine, step.c.status == StepStatus.RUNNING.value))
+    if standing is StepStanding.OUTDATED or row is None:
+        return standing
+    values: dict[str, Any] = {} if beat.details is None else {"details": beat.details}
+    if beat.lives and row["heartbeat_seconds"] is not None and row["due_at"] is not None:
+        worked = (tx.now() - row["running_at"]).total_seconds()
+        values["due_at"] = ahead(tx.now(), attempt_seconds(row["timeout_seconds"], row["heartbeat_seconds"], worked))
+    if values:
+        tx.do(update(step).where(mine, step.c.status == StepStatus.RUNNING.value).values(values))
     return standing
 
 

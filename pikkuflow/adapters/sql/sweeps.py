@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -80,6 +81,7 @@ class _Source:
             step.c.options,
             step.c.override,
             step.c.place,
+            (step.c.status == StepStatus.RUNNING.value).label("is_worked"),
         )
 
 
@@ -139,11 +141,14 @@ def sweep_scheduled(tx: Transaction, request: SweepRequest) -> Swept:
     is_free = or_(run.c.pass_until.is_(None), run.c.pass_until <= now)
     not_settled = run.c.status.not_in(_SETTLED)
     runs = _Source(table=run, time=run.c.due_at, before=before, where=(not_settled, is_free))
-    is_message = step.c.place.startswith(Place.QUEUE, autoescape=True) & _MAY_BE_SENT
+    is_worked = step.c.status == StepStatus.RUNNING.value
+    is_message = step.c.place.startswith(Place.QUEUE, autoescape=True) & _MAY_BE_SENT & ~is_worked
     # A message that left after the time came is the other sweep's to repeat.
     is_unsent = or_(step.c.sent_at.is_(None), step.c.sent_at < step.c.due_at)
     is_run_due = run.c.due_at.is_not(None) & (run.c.due_at <= before)
-    is_timer = ~step.c.place.startswith(Place.QUEUE, autoescape=True) & is_free & not_settled & ~is_run_due
+    # A row that a worker has is due when the time of its attempt is over: its run sees to that.
+    is_timer = is_worked | ~step.c.place.startswith(Place.QUEUE, autoescape=True)
+    is_timer = is_timer & is_free & not_settled & ~is_run_due
     steps = _Source(table=step, time=step.c.due_at, before=before, where=(or_(is_message & is_unsent, is_timer),))
     return _swept(tx, request, (runs, steps))
 
@@ -161,16 +166,17 @@ def _swept(tx: Transaction, request: SweepRequest, sources: Sequence[_Source]) -
         if len(found) >= request.limit:
             break
     is_full = len(found) >= request.limit
-    page = _answer(found, last=_key_of(*found[-1]) if found and is_full else None)
+    overdue = {id(row) for index, row in found if sources[index].time is step.c.due_at and row["is_worked"]}
+    page = _answer(found, overdue, last=_key_of(*found[-1]) if found and is_full else None)
     forgotten = (row for index, row in found if sources[index].is_backstop)
     return replace(page, forgotten=tuple(row["id"] for row in forgotten if not row["send_count"]))
 
 
-def _answer(found: Sequence[tuple[int, Mapping[str, Any]]], last: str | None) -> Swept:
+def _answer(found: Sequence[tuple[int, Mapping[str, Any]]], overdue: AbstractSet[int], last: str | None) -> Swept:
     runs: dict[RunId, RunRef] = {}
     steps: list[StepMessage] = []
     for _, row in found:
-        if "place" in row and Place.is_queue(row["place"]):
+        if "place" in row and Place.is_queue(row["place"]) and id(row) not in overdue:
             steps.append(message_of(row))
         else:
             runs[row["id"]] = RunRef(id=row["id"], workflow=row["workflow"])

@@ -158,6 +158,8 @@ step = Table(
     Column("begun_no", BigInteger),
     Column("settled_no", BigInteger),
     Column("details", Payload()),
+    Column("timeout_seconds", Double),
+    Column("heartbeat_seconds", Double),
     # Sweeps.
     _index("step_waiting", "waiting_since", "run_id", "name", where="waiting_since IS NOT NULL"),
     _index("step_lease", "lease_until", "run_id", "name", where="lease_until IS NOT NULL"),

@@ -69,6 +69,27 @@ def forget_long(undo: Undo, seconds: float) -> None:
     note_step("forgotten", ok=undo.ok, error=undo.error)
 
 
+@app.task(name="undo.hang")
+def hang(until: int, beats: int) -> int:
+    """Hang in the attempts before that one, after so many heartbeats."""
+    step = current_step()
+    note_step("begun", details=step.details)
+    for number in range(beats):
+        step.heartbeat({"beat": number})
+        time.sleep(0.1)
+    if step.attempt < until:
+        time.sleep(25)
+    note_step("ended")
+    return step.attempt
+
+
+@pikku.workflow(name="undo.hangs")
+def hangs(wf: Workflow, until: int, beats: int, options: dict[str, Any]) -> int:
+    """One step that may hang."""
+    attempt: int = wf.do("hang", hang.s(until, beats), retry_delay=0.1, **options)
+    return attempt
+
+
 @pikku.workflow(name="undo.order")
 def order(wf: Workflow, names: list[str], card: str, options: dict[str, Any]) -> str:
     """Reserve one after another, then pay."""

@@ -48,6 +48,8 @@ class Translate:
             "no_retry_on": options.no_retry_on,
             "dispatch": options.dispatch,
             "record_start": options.record_start,
+            "timeout_seconds": options.timeout_seconds,
+            "heartbeat_seconds": options.heartbeat_seconds,
             "quick": options.quick,
         }
         if isinstance(what, Child):
