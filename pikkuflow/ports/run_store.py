@@ -108,7 +108,8 @@ class RunStore(GateStore, StoppingStore, Protocol):
 
         It needs the same attempt, ``due_at`` reached and the run running (a compensation: compensating). A live claim excludes others; a
         lapsed one is taken as a new attempt opened in ``running``, or, exhausted, failed with STEP_LEASE_EXPIRED and told to the run. The
-        lease lasts the row's ``lease_seconds``.
+        lease lasts the row's ``lease_seconds``; ``due_at`` becomes the time at which the attempt is overdue, if the row limits it
+        (``timeout_seconds``, ``heartbeat_seconds``).
         """
         ...
 
@@ -170,8 +171,8 @@ class RunStore(GateStore, StoppingStore, Protocol):
     def sweep_scheduled(self, request: SweepRequest) -> Swept:
         """Find everything with a ``due_at`` more than the threshold in the past.
 
-        Sleeps, in-place retries and runs come as runs to wake, dispatched retries as messages. A run that is due itself is driven
-        for that, not for its rows as well.
+        Sleeps, in-place retries, overdue attempts and runs come as runs to wake, dispatched retries as messages. A run that is due
+        itself is driven for that, not for its rows as well.
         """
         ...
 

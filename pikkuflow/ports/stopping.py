@@ -37,6 +37,7 @@ class StoppingStore(Protocol):
     def beat(self, beat: Beat) -> StepStanding:
         """Say how an attempt that is at work stands, and keep its details on the step's row.
 
-        It waits for nobody: the run's row is read and not locked. A step in place that has no row yet works while its run is open.
+        A heartbeat (``lives``) begins the row's ``heartbeat_seconds`` anew. The act waits for nobody: the run's row is read and not locked.
+        A step in place that has no row yet works while its run is open.
         """
         ...

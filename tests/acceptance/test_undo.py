@@ -160,7 +160,7 @@ def test_a_completed_child_is_undone_as_one_unit(running: Deployment, shop: Any)
 def test_a_hung_attempt_is_ended_by_the_store(
     running: Deployment, shop: Any, options: dict[str, Any], code: str
 ) -> None:
-    """Issue D, design 7: its process still hangs when the next attempt has ended the run; it knows what the hung one said last."""
+    """Scenarios 08 and 39, design 7: its process still hangs when the next attempt, which knows what it said last, has ended the run."""
     run = shop.hangs.start(2, 8, options)
     assert run.result(timeout=SOON) == 2
     first, second = running.journal("begun", run=run)
