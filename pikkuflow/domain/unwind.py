@@ -197,7 +197,9 @@ def _own_end(row: Step, ends: Mapping[StepName, ChildEnd]) -> UndoState | None:
     return UndoState.RESTED if end.rested_at is not None else None
 
 
-def _candidate(row: Step, undo: Step | None, later: AbstractSet[UndoState], ends: Mapping[StepName, ChildEnd]) -> Candidate:
+def _candidate(
+    row: Step, undo: Step | None, later: AbstractSet[UndoState], ends: Mapping[StepName, ChildEnd]
+) -> Candidate:
     own = _own_end(row, ends) if row.kind is StepKind.CHILD else None
     if own is not None:
         end = ends[row.name]
