@@ -164,10 +164,12 @@ class Closing:
     by RUNNING), ``due_seconds`` sets the run's ``due_at`` (None clears it). A settled status is written only over an open one;
     it cancels
     rows that never started, and settles the parent's step in the same transaction, child locked before parent (D9). ``sent``
-    are the steps whose
-    message left: they become ``scheduled``. ``raise_news`` is for a pass that yields. ``broke_off``: the pass ended by something
-    that is not the run's, which counts in ``passes_lost`` like an unclosed one, without its mark. The mark and the count are cleared by
-    an in-place outcome, never by closing.
+    are the steps whose message left: they become ``scheduled``. ``returned`` are those whose message came to a worker that does not know
+    their task: what is ``scheduled`` of them is ``pending`` again, as if never sent (D5). ``raise_news`` is for a pass that yields.
+    ``broke_off``: the pass ended by something that is not the run's, which counts in ``passes_lost`` like an unclosed one, without its
+    mark. The mark and the count are cleared by an in-place outcome, never by closing. ``outcomes`` are in-place outcomes recorded
+    first, in the same transaction; when one of them is refused, the pass is released with news and without a status, so that another
+    meets what is there.
 
     COMPENSATING stops an open run to undo it: rows end as with a settled status, the fans' counters go (every outcome is news from
     here on), and news is raised for the pass that undoes. ``unwinds`` closes a pass of an unwind: it is written over compensating
@@ -180,8 +182,10 @@ class Closing:
     code: str | None = None
     due_seconds: float | None = None
     sent: tuple[StepName, ...] = ()
+    returned: tuple[StepName, ...] = ()
     raise_news: bool = False
     broke_off: bool = False
+    outcomes: tuple[StepWrite, ...] = ()
     unwinds: bool = False
 
     def moves(self, status: RunStatus) -> bool:

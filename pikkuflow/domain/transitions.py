@@ -55,6 +55,8 @@ class StepEvent(StrEnum):
 
     SEND = "send"
     """Its message left."""
+    RETURN = "return"
+    """Its message came to a worker that does not know its task, so it waits as if never sent (D5)."""
     START = "start"
     SUCCEED = "succeed"
     FAIL = "fail"
@@ -115,6 +117,7 @@ STEP_TRANSITIONS: Final[Mapping[StepStatus, Mapping[StepEvent, StepStatus]]] = M
             StepEvent.CANCEL: StepStatus.CANCELLED,
         },
         StepStatus.SCHEDULED: {
+            StepEvent.RETURN: StepStatus.PENDING,
             StepEvent.START: StepStatus.RUNNING,
             StepEvent.SUCCEED: StepStatus.SUCCEEDED,
             StepEvent.FAIL: StepStatus.FAILED,

@@ -22,15 +22,18 @@ Writes = Sequence[tuple[PassRef, StepWrite]]
 Answers = Sequence[PassNews | None]
 
 _ROWS_AT_MOST: Final = 200
+_CHARACTERS_AT_MOST: Final = 1_000_000
+"""Of arguments and results. Above it company would only make everyone wait for a large write."""
 
 
 class _Entry:
     """What one thread waits for."""
 
-    __slots__ = ("answers", "is_over", "leads", "run_ids", "writes")
+    __slots__ = ("answers", "is_over", "leads", "run_ids", "size", "writes")
 
     def __init__(self, writes: Writes) -> None:
         self.writes = writes
+        self.size = sum(len(write.step.args or "") + len(write.result or "") for _, write in writes)
         self.run_ids = {ref.run_id for ref, _ in writes}
         self.answers: Answers | None = None
         self.leads = False
@@ -101,14 +104,16 @@ class GroupWriter:
     def _company(self, entry: _Entry) -> list[_Entry]:
         """Those who wait and may be written together: a run is in it once, so that no row is written twice by one statement."""
         with self._lock:
-            run_ids, rows = set(entry.run_ids), len(entry.writes)
+            run_ids, rows, size = set(entry.run_ids), len(entry.writes), entry.size
             company: list[_Entry] = []
             for other in tuple(self._waiting):
-                if run_ids.isdisjoint(other.run_ids) and rows + len(other.writes) <= _ROWS_AT_MOST:
+                rows, size = rows + len(other.writes), size + other.size
+                if rows > _ROWS_AT_MOST or size > _CHARACTERS_AT_MOST:
+                    break
+                if run_ids.isdisjoint(other.run_ids):
                     self._waiting.remove(other)
                     company.append(other)
                     run_ids |= other.run_ids
-                    rows += len(other.writes)
             return company
 
     def _write_together(self, entries: Sequence[_Entry]) -> None:

@@ -7,20 +7,23 @@ but another quick step writes them first. While a quick step works for longer th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import RLock
+from threading import Lock
 from typing import Final
 
 from pikkuflow.domain.act import PassNews, StepWrite
 from pikkuflow.engine.watch_starts import WATCH
 from pikkuflow.ports import Clock
 
-__all__ = ["KEPT_AT_MOST", "KEPT_SECONDS", "KeptOutcomes"]
+__all__ = ["KEPT_AT_MOST", "KEPT_CHARACTERS", "KEPT_SECONDS", "KeptOutcomes"]
 
 KEPT_AT_MOST: Final = 20
 """Outcomes written together at most."""
 
 KEPT_SECONDS: Final = 0.01
 """How much work may be kept, counted from the beginning of the first step among it."""
+
+KEPT_CHARACTERS: Final = 100_000
+"""A result of that size or more is written at once: it is no quick write, and many of them would be a large one."""
 
 Write = Callable[[Sequence[StepWrite]], Sequence[PassNews | None]]
 """Writes rows of the pass's run; an answer for each."""
@@ -44,7 +47,7 @@ class KeptOutcomes:
         self._since = 0.0
         self._key: int | None = None
         # Held while writing: an outcome never overtakes the ones before it.
-        self._lock = RLock()
+        self._lock = Lock()
         self._answers: list[PassNews | None] = []
 
     def add(self, write: StepWrite, *, began_at: float) -> bool:
@@ -54,7 +57,8 @@ class KeptOutcomes:
                 self._since = began_at
                 self._key = WATCH.begin(self._is_due, self._write_aside, after_seconds=KEPT_SECONDS)
             self._kept.append(write)
-            return len(self._kept) >= KEPT_AT_MOST or self._is_due()
+            is_large = write.result is not None and len(write.result) >= KEPT_CHARACTERS
+            return is_large or len(self._kept) >= KEPT_AT_MOST or self._is_due()
 
     def write(self, *more: StepWrite) -> Sequence[PassNews | None]:
         """Write everything that is kept, and ``more`` after it. The answers of all that was written since the last call.
@@ -83,6 +87,13 @@ class KeptOutcomes:
                 self._answers.extend(answers)
                 self._forget()
         return True
+
+    def take(self) -> tuple[StepWrite, ...]:
+        """Everything that is kept, for the write that closes the pass."""
+        with self._lock:
+            kept = tuple(self._kept)
+            self._forget()
+            return kept
 
     def drop(self) -> None:
         """The pass is over and could not write them: their steps are worked again."""

@@ -27,7 +27,7 @@ _PAUSES_SECONDS: Final = (0.1, 0.3, 0.6)
 
 
 def suspend_for_missing_task(rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]], task: str) -> None:
-    """Leave the steps as they are, spend no attempt, and suspend the run with TASK_NOT_FOUND and a time at which it is tried again.
+    """Make the steps pending again, spend no attempt, and suspend the run with TASK_NOT_FOUND and a time at which it is tried again.
 
     A run that is held goes on undisturbed. Most likely the pass that sent the message is just closing, so it is asked for a few times; a
     run that stays held gets its step sent again by a sweep. Raises ``StepFunctionMismatch`` when the row names another
@@ -39,20 +39,20 @@ def suspend_for_missing_task(rt: Runtime, run_id: RunId, steps: Sequence[tuple[S
     error = TaskNotFound(text, task, hint="Deploy it and resume the run, or wait: it is tried again.")
     warn(rt, str(error), run_id=run_id)
     for pause in _PAUSES_SECONDS:
-        if _try_suspend(rt, run_id, error):
+        if _try_suspend(rt, run_id, steps, error):
             return
         rt.clock.sleep(pause)
-    _try_suspend(rt, run_id, error)
+    _try_suspend(rt, run_id, steps, error)
 
 
-def _try_suspend(rt: Runtime, run_id: RunId, error: TaskNotFound) -> bool:
+def _try_suspend(rt: Runtime, run_id: RunId, steps: Sequence[tuple[StepName, int]], error: TaskNotFound) -> bool:
     """False: the run is held."""
     pass_id = PassId(rt.ids.new_id())
     door = open_door(rt, run_id, pass_id)
     if door is None:
         return False
     try:
-        return _suspend(rt, run_id, pass_id, error)
+        return _suspend(rt, PassRef(run_id=run_id, pass_id=pass_id), steps, error)
     finally:
         door.close()
 
@@ -76,13 +76,12 @@ def _waits(row: Step) -> bool:
     return Place.is_queue(row.place) and not row.is_settled and not is_claimed
 
 
-def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, error: TaskNotFound) -> bool:
-    ref = PassRef(run_id=run_id, pass_id=pass_id)
+def _suspend(rt: Runtime, ref: PassRef, steps: Sequence[tuple[StepName, int]], error: TaskNotFound) -> bool:
     try:
         opened = rt.store.open_pass(
             PassOpening(
-                run_id=run_id,
-                pass_id=pass_id,
+                run_id=ref.run_id,
+                pass_id=ref.pass_id,
                 holder=rt.holder(),
                 lease_seconds=rt.settings.run_lease_seconds,
                 passes_lost_limit=rt.settings.passes_lost,
@@ -94,7 +93,7 @@ def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, error: TaskNotFound) -
         raise
     if isinstance(opened, PassRefusal):
         return opened is not PassRefusal.HELD
-    closing = _closing(rt, opened, error)
+    closing = _closing(rt, opened, steps, error)
     try:
         closed = rt.store.close_pass(ref, closing)
     except Exception:
@@ -105,7 +104,7 @@ def _suspend(rt: Runtime, run_id: RunId, pass_id: PassId, error: TaskNotFound) -
     return True
 
 
-def _closing(rt: Runtime, history: History, error: TaskNotFound) -> Closing:
+def _closing(rt: Runtime, history: History, steps: Sequence[tuple[StepName, int]], error: TaskNotFound) -> Closing:
     code = SuspendCode.TASK_NOT_FOUND
     if history.run.status not in OPEN_RUN:
         return Closing()
@@ -114,4 +113,5 @@ def _closing(rt: Runtime, history: History, error: TaskNotFound) -> Closing:
         code=code,
         error=failure_of(error),
         due_seconds=backoff_seconds(rt, history, code),
+        returned=tuple(name for name, _ in steps),
     )

@@ -97,6 +97,12 @@ class OpenPass:
         finally:
             self._kept.drop()
 
+    def take_kept(self) -> tuple[StepWrite, ...]:
+        """What is kept, for the write that closes the pass."""
+        kept = self._kept.take()
+        self.worked += len(kept)
+        return kept
+
     def keeps(self, call: StepCall) -> bool:
         """The author of the step, else of the workflow, has its outcomes kept."""
         if self.unwinds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pikkuflow.domain.act import Closed, Closing, PassOpening, PassRef, PassRefusal, RunRef
@@ -169,7 +169,7 @@ class _Pass:
                 decode=rt.codec.decode,
                 warn=lambda message: warn(rt, message, run_id=self._run_id),
             )
-            if p.broken is None:
+            if p.broken is None and isinstance(outcome, ParkedOutcome):
                 p.flush()
         except Parked as parked:
             return ParkedOutcome(parked)
@@ -180,7 +180,15 @@ class _Pass:
 
     def _closing(self, p: OpenPass, outcome: Outcome) -> Closing | None:
         try:
-            return closing_of(p, outcome)
+            closing = closing_of(p, outcome)
+            if closing is None or closing.status not in SETTLED_RUN:
+                p.flush()
+                return closing
+            # A run that ends takes along what is kept: one write less.
+            kept = p.take_kept()
+            return replace(closing, outcomes=kept) if kept else closing
+        except Parked as parked:
+            return closing_of(p, ParkedOutcome(parked))
         except Exception as error:  # noqa: BLE001 - as above
             p.broken = error
             return None

@@ -118,7 +118,8 @@ class RunStore(GateStore, StoppingStore, Protocol):
 
         News rises when a settled step has no fan, or its fan's counter reaches zero (taken down on a locked row in the same
         transaction). What raises it, here and at a child's end, clears ``passes_lost`` and leaves the mark ``lost``.
-        PENDING raises none. A failure settles its member like a success.
+        PENDING raises none; once the run has settled there is no further attempt, and the step ends failed with this error. A failure
+        settles its member like a success.
         """
         ...
 

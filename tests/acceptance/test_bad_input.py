@@ -132,8 +132,7 @@ def test_what_a_worker_does_not_know_waits_for_one_that_does(deployment: Deploym
         assert run.head().code == code
         assert name in str(run.head().error)
     row = step_of(bad, task, "missing")
-    # Sent before any worker could know better (design 2; docs/decisions/suspended-backoff.md).
-    assert (row.status, row.attempt, row.running_at) == ("scheduled", 1, None)
+    assert (row.status, row.attempt, row.sent_at, row.running_at) == ("pending", 1, None, None)
     assert workflow.status().steps == ()
     older.stop()
     deployment.worker("bad", name="newer", env={"BAD_NEWER": "1"})

@@ -114,6 +114,27 @@ def test_sent_steps_are_scheduled_by_the_closing_write(scene: Scene) -> None:
     assert unsent.sent_at is None
 
 
+def test_a_step_whose_message_nobody_could_work_waits_as_if_never_sent(scene: Scene) -> None:
+    """D5: pending again, with its attempt; what a worker took or ended meanwhile stays as it is. A sweep sends it."""
+    scene.dispatch("a", "b", "c")
+    scene.claimed("b")
+    scene.claimed("c", claim="c2")
+    scene.succeed("c", claim="c2")
+    scene.open(by="p2")
+    names = (StepName("a"), StepName("b"), StepName("c"))
+    scene.close(scene.ref(by="p2"), status=RunStatus.SUSPENDED, code="TASK_NOT_FOUND", returned=names)
+    returned = scene.step("a")
+    assert (returned.status, returned.attempt, returned.sent_at, returned.scheduled_at) == (
+        StepStatus.PENDING,
+        1,
+        None,
+        None,
+    )
+    assert (scene.step("b").status, scene.step("c").status) == (StepStatus.RUNNING, StepStatus.SUCCEEDED)
+    scene.advance(31)
+    assert scene.undispatched() == [("a", 1)]
+
+
 def test_a_step_that_a_worker_took_meanwhile_is_not_set_back(scene: Scene) -> None:
     """Spec 16.5: a worker may be faster than the write that closes the pass."""
     ref = scene.begin()

@@ -368,3 +368,17 @@ def test_chunks_that_settle_in_opposite_orders_do_not_block_each_other(scene: Sc
         )
         assert all(itertools.chain.from_iterable(answer.accepted for answer in answers))
         assert scene.run(run_id).news == scene.run(run_id).seen + 1
+
+
+def test_a_run_that_has_settled_gets_no_further_attempt(scene: Scene) -> None:
+    """Design 3.7: nobody would work it; the step ends failed with the error it had, also when the answer was lost and it is told again."""
+    scene.dispatch("a")
+    scene.claimed()
+    scene.open(by="p2")
+    scene.close(scene.ref(by="p2"), status=RunStatus.FAILED, error=BOOM)
+    assert scene.try_again(delay_seconds=5.0) == Settlement(accepted=(True,), wake=False)
+    assert scene.try_again(delay_seconds=5.0) == Settlement(accepted=(True,), wake=False)
+    assert (scene.step().status, scene.step().error, scene.step().attempt) == (StepStatus.FAILED, BOOM, 2)
+    assert [attempt.status for attempt in scene.store.list_attempts(RunId("r1"))] == [StepStatus.FAILED]
+    scene.advance(60)
+    assert scene.undispatched() == []

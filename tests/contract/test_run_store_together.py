@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from pikkuflow.domain.act import EndedAttempt, PassNews, PassRef, StepWrite
+from pikkuflow.domain.act import Closing, EndedAttempt, PassNews, PassRef, StepWrite
 from pikkuflow.domain.ids import RunId, StepName
-from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.domain.run import ParentStep
+from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Place
-from tests.contract.scene import BOOM, Scene, new_step, race
+from tests.contract.scene import BOOM, Scene, new_run, new_step, race
 
 _DONE = PassNews(news=1, status=RunStatus.RUNNING, written=True)
 
@@ -185,3 +186,73 @@ def test_batches_over_the_same_runs_in_any_order_do_not_block_each_other(scene: 
         answers = race(lambda turn=turn: batch(turn, 1), lambda turn=turn: batch(turn, -1))  # type: ignore[misc]
         assert all(answer is not None and answer.written for both in answers for answer in both)
     assert len(scene.store.list_steps(RunId("r0"))) == 20
+
+
+# --- with the end of the run --------------------------------------------------------------------------------------------
+
+
+def test_a_run_may_end_with_its_last_outcomes(scene: Scene) -> None:
+    """Issue C, Build 3: one act records them and settles the run; asked again, it answers as before."""
+    ref = scene.begin()
+    outcomes = tuple(write for _, write in (_outcome(ref, "a"), _outcome(ref, "b", step={"seq": 1}, state=("k", "1"))))
+    for _ in range(2):
+        closed = scene.close(ref, status=RunStatus.COMPLETED, output="7", outcomes=outcomes)
+        assert (closed.status, closed.wake) == (RunStatus.COMPLETED, False)
+    assert _statuses(scene) == {"a": StepStatus.SUCCEEDED, "b": StepStatus.SUCCEEDED}
+    assert (scene.run().status, scene.run().output) == (RunStatus.COMPLETED, "7")
+    assert scene.store.get_state(ref.run_id) == {"k": "1"}
+
+
+def test_outcomes_at_the_end_tell_the_parent_as_any_end_does(scene: Scene) -> None:
+    """Issue C, Build 3, D9: a child run's last outcomes, its end and its parent's step are one transaction."""
+    parent = scene.begin("r1", "p1")
+    child = new_run("r2", parent=ParentStep(run_id=parent.run_id, step=StepName("child")))
+    step = new_step("child", kind=StepKind.CHILD, task="shop.order", place=Place.child("r2"), child_run_id=child.id)
+    scene.store.start_child(parent, step, child)
+    scene.park(parent)
+    scene.open("r2", "p2")
+    ref = scene.ref("r2", "p2")
+    closed = scene.close(ref, status=RunStatus.COMPLETED, output="7", outcomes=(_outcome(ref)[1],))
+    assert closed.parent is not None
+    assert scene.step("child").result == "7"
+    assert _statuses(scene, "r2") == {"a": StepStatus.SUCCEEDED}
+
+
+def test_a_fenced_pass_neither_ends_its_run_nor_records_outcomes(scene: Scene) -> None:
+    """Issue C, Build 3, design 3.3."""
+    scene.begin()
+    ref = scene.ref(by="stranger")
+    closing = Closing(status=RunStatus.COMPLETED, output="7", outcomes=(_outcome(ref)[1],))
+    assert scene.store.close_pass(ref, closing) is None
+    assert (scene.run().status, _statuses(scene)) == (RunStatus.RUNNING, {})
+
+
+def test_a_stopped_run_records_the_last_outcomes_and_does_not_end(scene: Scene) -> None:
+    """Issue C, Build 3, design 3.7: work that is done is recorded; the stop counts."""
+    ref = scene.begin()
+    scene.stop()
+    closed = scene.close(ref, status=RunStatus.COMPLETED, output="7", outcomes=(_outcome(ref)[1],))
+    assert closed.status is RunStatus.COMPENSATING
+    assert (scene.run().output, scene.run().pass_id) == (None, None)
+    assert _statuses(scene) == {"a": StepStatus.SUCCEEDED}
+
+
+def test_a_run_does_not_end_over_an_outcome_that_was_refused(scene: Scene) -> None:
+    """Issue C, Build 3: the pass is released with news, so that another meets what is there."""
+    ref = scene.begin()
+    scene.write(ref, StepStatus.FAILED, "a", error=BOOM)
+    closed = scene.close(ref, status=RunStatus.COMPLETED, output="7", outcomes=(_outcome(ref)[1],))
+    assert (closed.status, closed.wake) == (RunStatus.RUNNING, True)
+    run = scene.run()
+    assert (run.status, run.output, run.pass_id) == (RunStatus.RUNNING, None, None)
+    assert _statuses(scene) == {"a": StepStatus.FAILED}
+
+
+def test_the_mark_of_a_lost_pass_is_cleared_by_an_outcome_at_the_end(scene: Scene) -> None:
+    """Issue C, Build 3, design 2: an outcome is an outcome, whichever act records it."""
+    scene.begin(by="old")
+    scene.advance(31)
+    scene.open(by="p1")
+    ref = scene.ref()
+    scene.close(ref, status=RunStatus.COMPLETED, output="7", outcomes=(_outcome(ref)[1],))
+    assert (scene.run().lost, scene.run().passes_lost) == (False, 0)

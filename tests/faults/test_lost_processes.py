@@ -203,6 +203,7 @@ def test_a_c_call_that_holds_the_gil_past_its_lease_keeps_it(deployment: Deploym
 def test_a_killed_beat_delays_repair_by_three_intervals_at_most(deployment: Deployment) -> None:
     """Design 3.8: beat is dead and Valkey forgot the hint; a worker's own thread sweeps."""
     deployment.worker("faulty")
+    _wait_for_startup_pass(deployment)
     beat = deployment.beat("faulty")
     run = deployment.load("faulty").sleeper.start(2.0)
     wait_for_steps(run, "nap")
@@ -234,6 +235,7 @@ def test_a_sweep_killed_in_the_middle_does_not_block_the_next(deployment: Deploy
     period, hang = 5.0, tmp_path / "hang"
     deployment.processes.env.update(PIKKUFLOW_SWEEP_INTERVAL=str(period))
     deployment.worker("faulty", env={HANG_SWEEP: str(hang)})
+    _wait_for_startup_pass(deployment)
     run = deployment.load("faulty").sleeper.start(3.0)
     wait_for_steps(run, "nap")
     _forget_hints(deployment)
@@ -296,10 +298,20 @@ def test_a_child_killed_at_any_moment_loses_nothing(shared_deployment: Deploymen
         assert all(tokens == result["sides"] for tokens in seen_by_far)
 
 
+def _wait_for_startup_pass(deployment: Deployment) -> None:
+    """It would leave again the hints that a test takes away."""
+    store = deployment.load("faulty").pikku.runtime.store
+    wait_until(lambda: len(store.sweep_ages()) == len(SweepKind), seconds=LONG, what="the startup pass")
+
+
 def _forget_hints(deployment: Deployment) -> None:
+    """Take the hint of what sleeps from Redis: the pass that parks leaves it once it has closed, after the row is seen."""
     url = redis_url_of(deployment.broker_url)
     assert url is not None
     with Redis.from_url(url) as client:
-        for key in client.keys("pikkuflow:*"):
-            if client.type(key) == b"zset":
-                client.delete(key)
+        hints = wait_until(
+            lambda: [key for key in client.keys("pikkuflow:*") if client.type(key) == b"zset"],
+            seconds=LONG,
+            what="a hint",
+        )
+        client.delete(*hints)

@@ -19,6 +19,7 @@ from tests.simulation.ledger import Violation
 from tests.simulation.plan import Plan, Start
 from tests.simulation.processes import Node, Process
 from tests.simulation.stage import Stage
+from tests.simulation.threads import record_starts
 
 __all__ = ["Clients"]
 
@@ -54,6 +55,8 @@ class Clients:
         client = Process(Node(name, name), 0, name, patience=_CLIENT_PATIENCE)
         self._stage.clients.append(client)
         self._stage.scheduler.spawn(name, client, lambda: self._live(client, starts))
+        if any(start.inline for start in starts):
+            self._stage.scheduler.spawn(f"{name} starts", client, lambda: record_starts(self._stage, client))
 
     def _live(self, client: Process, starts: Sequence[Start]) -> None:
         try:

@@ -51,6 +51,7 @@ class Translator:
                 retries=options.retries,
                 retry_delay=options.retry_delay,
                 record_start=options.record_start,
+                quick=options.quick,
             )
         if what.workflow:
             return StepCall(name=name or what.task, kind=StepKind.CHILD, task=what.task)
@@ -62,6 +63,7 @@ class Translator:
             retries=options.retries,
             retry_delay=options.retry_delay,
             record_start=options.record_start,
+            quick=options.quick,
             dispatch=options.dispatch,
             options={"leaves": what.leaves},
         )
@@ -226,6 +228,8 @@ def _options(part: Do) -> dict[str, Any]:
     options: dict[str, Any] = {"retries": part.retries, "retry_delay": part.delay, "record_start": part.record_start}
     if part.dispatch is not None:
         options["dispatch"] = part.dispatch
+    if part.quick is not None:
+        options["quick"] = part.quick
     return options
 
 

@@ -47,9 +47,11 @@ _LARGE_BATCHES: Final = 0.01
 class _Generator:
     def __init__(self, seed: int) -> None:
         self._random = Random(f"plan {seed}")
-        # By dice of their own, so that a seed without gates keeps the schedule that it had before there were any.
+        # By dice of their own, so that a seed without gates or quick workflows keeps the schedule that it had before there were any.
         self._gates = Random(f"gates {seed}")
         self._has_gates = self._gates.random() < 0.4
+        self._quick = Random(f"quick {seed}")
+        self._is_quick = self._quick.random() < 0.3
         self._seed = seed
         self._names = 0
         self._waits = 0
@@ -74,6 +76,7 @@ class _Generator:
             node_lease_seconds=r.choice((12.0, 30.0, 30.0)),
             beats=r.choice((1, 1, 1, 2)),
             deaf=r.random() < 0.2,
+            quick=self._is_quick,
             faults=() if quiet else self._faults(sum(_size(start.parts) for start in starts)),
         )
 
@@ -110,7 +113,15 @@ class _Generator:
         if self._has_gates:
             for _ in range(self._gates.choice((0, 1, 1, 2))):
                 parts.insert(self._gates.randrange(len(parts) + 1), self._gate())
+        if self._is_quick:
+            at = self._quick.randrange(len(parts) + 1)
+            parts[at:at] = [self._quick_do() for _ in range(self._quick.choice((0, 2, 3, 5, 24)))]
         return tuple(parts)
+
+    def _quick_do(self) -> Do:
+        q = self._quick
+        act = Act(seconds=q.choice((0.0,) * 6 + (0.004, 0.02, 1.0)), dies=q.choice((0,) * 20 + (1,)))
+        return Do(self._name("q"), act=act, retries=q.choice((1, 2, 2, 3)))
 
     def _part(self, depth: int) -> Part:
         r = self._random
@@ -170,6 +181,7 @@ class _Generator:
             is_function=r.random() < 0.15,
             record_start=r.random() < 0.1,
             caught=r.random() < 0.4,
+            quick=self._quick.choice((None, None, None, None, True, False)),
         )
 
     def _map(self, *, caught: bool) -> Map:
@@ -213,6 +225,8 @@ class _Generator:
         op = r.choice((None, r.choice(_WRITES), r.choice((*_SENDS, "statement", "work", "deliver"))))
         if kind in {FaultKind.LOST_ANSWER, FaultKind.LOST_ACT}:
             op = r.choice((None, r.choice(_WRITES)))
+        if op == "record" and self._quick.random() < 0.4:
+            op = "record_all"
         targeted = kind in _TARGETED
         return Fault(
             kind,

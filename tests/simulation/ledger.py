@@ -15,8 +15,10 @@ from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
 from pikkuflow.domain.act import (
     Claims,
     Closed,
+    Closing,
     Expired,
     PassNews,
+    PassRef,
     Renewed,
     Settlement,
     StepMessage,
@@ -84,8 +86,8 @@ class Ledger:
         self.deliveries: dict[RunId, int] = {}
         """How often each run's outcome was handed on."""
         self._planned: dict[tuple[str, str], tuple[Any, ...]] = {}
-        self._unmarked: set[str] = set()
-        """Passes that recorded an outcome in place: their runs are not marked lost any more."""
+        self._unmarked: dict[RunId, int] = {}
+        """How many executions there were at a run's latest outcome in place: it is not marked lost for those before."""
         self._checks: dict[str, Callable[[Any, Any], None]] = {
             "open_pass": self._opened,
             "record": self._written,
@@ -146,13 +148,16 @@ class Ledger:
         if row is not None and done.attempt != row.attempt:
             raise self._broken("I2 the attempt of the row is worked", f"{what}, the row is at {row.attempt}")
         key = (done.run_id, done.step, done.attempt)
+        unmarked = self._unmarked.get(done.run_id, 0)
         before = [
             other for other in self.executions if (other.run_id, other.step, other.attempt) == key and other.is_owner
         ]
+        is_marked = any(other in before for other in self.executions[unmarked:])
         if any(other.place == done.place for other in before):
             raise self._broken("I2 an attempt is worked once", what)
-        # Design 2 charges a lost pass to the first step without a row, unless an outcome in place cleared the mark before it.
-        is_charged = row is None and done.place not in self._unmarked
+        # Design 2 charges a lost pass to the first step without a row, unless an outcome in place cleared the mark before it. A pass that
+        # gave its outcome up, the store being away, was closed all the same: it is not lost.
+        is_charged = row is None and is_marked and not self._stage.was_given_up
         if before and (is_charged or self.starts.get(key, done.place) != done.place):
             raise self._broken("I3 a lost attempt is counted", what)
 
@@ -220,11 +225,16 @@ class Ledger:
         if len(args) > 1 and isinstance(answer, PassNews) and answer.written:
             self._plans(ref.run_id, args[1])
         if isinstance(args[1], StepWrite) and isinstance(answer, PassNews) and answer.written:
-            write = args[1]
-            if write.status is not StepStatus.RUNNING:
-                self._unmarked.add(f"pass {ref.pass_id}")
-            if write.status is not StepStatus.PENDING:
-                self.starts.setdefault((ref.run_id, write.step.name, write.attempt), f"pass {ref.pass_id}")
+            self._recorded(ref, args[1])
+        for write in args[1].outcomes if isinstance(args[1], Closing) else ():
+            self._plans(ref.run_id, write)
+            self._recorded(ref, write)
+
+    def _recorded(self, ref: PassRef, write: StepWrite) -> None:
+        if write.status is not StepStatus.RUNNING:
+            self._unmarked[ref.run_id] = len(self.executions)
+        if write.status is not StepStatus.PENDING:
+            self.starts.setdefault((ref.run_id, write.step.name, write.attempt), f"pass {ref.pass_id}")
 
     def _all_written(self, args: tuple[Any, ...], answers: Sequence[PassNews | None]) -> None:
         for (ref, write), answer in zip(args[0], answers, strict=True):

@@ -21,6 +21,7 @@ from tests.simulation.plan import Plan
 from tests.simulation.processes import Node, Process
 from tests.simulation.scheduler import NEVER, Killed
 from tests.simulation.stage import Message, Stage
+from tests.simulation.threads import record_starts
 
 __all__ = ["Nodes"]
 
@@ -102,7 +103,7 @@ class Nodes:
         child = Process(node, node.pids, f"{node.uuid}:{node.pids}")
         node.children.append(child)
         self._stage.scheduler.spawn(child.name, child, lambda: self._work(child))
-        self._stage.scheduler.spawn(f"{child.name} starts", child, lambda: self._record_starts(child))
+        self._stage.scheduler.spawn(f"{child.name} starts", child, lambda: record_starts(self._stage, child))
 
     def _work(self, child: Process) -> None:
         stage = self._stage
@@ -160,15 +161,6 @@ class Nodes:
             self._gone.append(node.main)
             self._stage.end(node.main)
             self._later(node, 2.0)
-
-    def _record_starts(self, child: Process) -> None:
-        while True:
-            self._stage.scheduler.wait_for(
-                self._stage.watching, lambda: min((one.at for one in child.watched.values()), default=NEVER)
-            )
-            for key, watched in list(child.watched.items()):
-                if watched.at <= self._stage.now and child.watched.pop(key, None) is not None:
-                    watched.record()
 
     # --- duties of the main process -----------------------------------------------------------------------------------
     def _duty(self, act: Callable[[], Any]) -> None:

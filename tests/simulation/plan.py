@@ -52,6 +52,8 @@ class Do:
     is_function: bool = False
     record_start: bool = False
     caught: bool = False
+    quick: bool | None = None
+    """None: as the plan says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,4 +218,6 @@ class Plan:
     beats: int = 1
     deaf: bool = False
     """Whatever observers and loggers are told makes them fail."""
+    quick: bool = False
+    """Its workflows are quick."""
     faults: tuple[Fault, ...] = field(default=())

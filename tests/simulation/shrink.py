@@ -93,7 +93,7 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, nodes=plan.nodes - 1, doubles=False)
     if plan.children > 1:
         yield replace(plan, children=plan.children - 1)
-    plain = replace(plan, skews=(), beats=1, pass_seconds=30.0, consumes=True, deaf=False)
+    plain = replace(plan, skews=(), beats=1, pass_seconds=30.0, consumes=True, deaf=False, quick=False)
     if plain != plan:
         yield plain
 
@@ -125,8 +125,8 @@ def _smaller_parts(parts: tuple[Part, ...]) -> Iterator[tuple[Part, ...]]:
 
 
 def _smaller_part(part: Part) -> Iterator[Part]:
-    if isinstance(part, Do) and part.act != Act():
-        yield replace(part, act=Act())
+    if isinstance(part, Do):
+        yield from (plain for plain in (replace(part, act=Act()), replace(part, quick=None)) if plain != part)
     elif isinstance(part, Map):
         for at in range(len(part.acts)):
             yield replace(part, acts=part.acts[:at] + part.acts[at + 1 :])

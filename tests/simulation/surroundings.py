@@ -14,7 +14,7 @@ from tests.simulation.plan import FaultKind
 from tests.simulation.scheduler import NEVER
 from tests.simulation.stage import Message, Stage
 
-__all__ = ["ProcessClock", "SimDispatcher", "SimHints", "SimIds", "SimLeases", "SimStore", "StoreClock"]
+__all__ = ["ProcessClock", "SimDispatcher", "SimHints", "SimIds", "SimLeases", "SimLock", "SimStore", "StoreClock"]
 
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _ANSWER_SECONDS: Final = 0.7
@@ -305,6 +305,24 @@ class SimThread:
         finally:
             self._is_over = True
             self.stage.thread.give()
+
+
+class SimLock:
+    """``threading.Lock`` between actors."""
+
+    stage: Stage
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def __enter__(self) -> None:
+        while self._is_held:
+            self.stage.scheduler.wait_for(self.stage.thread, lambda: NEVER if self._is_held else 0.0)
+        self._is_held = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_held = False
+        self.stage.thread.give()
 
 
 class SimEvent:

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from pikkuflow.engine import close_later, in_place, keep, with_lease
-from tests.simulation.processes import Watched
+from pikkuflow.engine import close_later, in_place, keep, kept_outcomes, with_lease
+from tests.simulation.processes import Process, Watched
+from tests.simulation.scheduler import NEVER
 from tests.simulation.stage import Stage
-from tests.simulation.surroundings import SimEvent, SimThread
+from tests.simulation.surroundings import SimEvent, SimLock, SimThread
 
-__all__ = ["threads_as_actors"]
+__all__ = ["record_starts", "threads_as_actors"]
 
 
 class SimWatch:
@@ -35,15 +36,30 @@ class SimWatch:
         self._stage.process.watched.pop(key, None)
 
 
+def record_starts(stage: Stage, process: Process) -> None:
+    """The thread of one process that records the starts of steps that have worked for a while."""
+    while True:
+        stage.scheduler.wait_for(
+            stage.watching, lambda: min((one.at for one in process.watched.values()), default=NEVER)
+        )
+        for key, watched in list(process.watched.items()):
+            if watched.at <= stage.now and process.watched.pop(key, None) is not None:
+                watched.record()
+
+
 @contextmanager
 def threads_as_actors(stage: Stage) -> Iterator[None]:
     """Put actors in the place of threads while the block runs."""
     thread: Any = type("Thread", (SimThread,), {"stage": stage})
     event: Any = type("Event", (SimEvent,), {"stage": stage})
+    lock: Any = type("Lock", (SimLock,), {"stage": stage})
+    watch = SimWatch(stage)
     with ExitStack() as stack:
         for module in (close_later, keep):
             stack.enter_context(patch.object(module, "Thread", thread))
             stack.enter_context(patch.object(module, "Event", event))
         stack.enter_context(patch.object(with_lease, "threading", SimpleNamespace(Thread=thread, Event=event)))
-        stack.enter_context(patch.object(in_place, "WATCH", SimWatch(stage)))
+        stack.enter_context(patch.object(kept_outcomes, "Lock", lock))
+        for module in (in_place, kept_outcomes):
+            stack.enter_context(patch.object(module, "WATCH", watch))
         yield

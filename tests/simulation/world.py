@@ -144,7 +144,8 @@ class World:
     def _runtime(self) -> Runtime:
         registry = Registry()
         for name, parts in self.workflows.items():
-            registry.add(WorkflowDefinition(name=name, body=body_of(name, parts, self.runner.work), version="1"))
+            body = body_of(name, parts, self.runner.work)
+            registry.add(WorkflowDefinition(name=name, body=body, version="1", quick=self.plan.quick))
         stage, plan = self.stage, self.plan
         return Runtime(
             store=cast("RunStore", SimStore(stage, self.store, self.ledger.after)),

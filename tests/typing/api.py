@@ -43,12 +43,13 @@ def bare(wf: Workflow, order_id: int, *, gift: bool = False) -> str:
     """Decorated without arguments."""
     assert_type(wf.do(label.s("tea")), int)
     assert_type(wf.do("today", lambda: "2026"), str)
+    assert_type(wf.do("quick", label.s("tea"), quick=True), int)
     assert_type(wf.submit(label.s("tea")), Handle[int])
     assert_type(wf.map(label, ["tea"]), list[int])
     return f"{order_id} {gift}"
 
 
-@pikku.workflow(name="typed.named", queue="orders")
+@pikku.workflow(name="typed.named", queue="orders", quick=True)
 def named(wf: Workflow, order_id: int) -> dict[str, int]:
     """Decorated with arguments."""
     return {"order": order_id}

@@ -11,6 +11,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -138,9 +139,11 @@ class Watch:
         except Exception:
             if duty.logged_at is None or now - duty.logged_at > _QUIET_SECONDS:
                 duty.logged_at = now
-                _LOGGER.warning(
-                    "The worker's watch could not do its duty (%s); it tries again.", duty.name, exc_info=True
-                )
+                # A log handler that fails as well must not end the thread.
+                with suppress(Exception):
+                    _LOGGER.warning(
+                        "The worker's watch could not do its duty (%s); it tries again.", duty.name, exc_info=True
+                    )
 
     # --- duties -----------------------------------------------------------------------------------------------------
     def _fail_timed_out(self) -> None:

@@ -89,6 +89,8 @@ class ClaimActs:
             if run is None:
                 return Settlement(accepted=(False,) * len(outcomes), wake=False)
             settled = [self._settle(run, outcome, now) for outcome in outcomes]
+            if run.is_settled:
+                end_waiting(self._tables, run, now)
             return Settlement(
                 accepted=tuple(accepted for accepted, _ in settled),
                 wake=any(wake for _, wake in settled),

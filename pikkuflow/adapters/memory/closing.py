@@ -5,17 +5,16 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from pikkuflow.adapters.memory.endings import begin_unwind, end_run, tell_parent
-from pikkuflow.adapters.memory.tables import RunRow, Tables
+from pikkuflow.adapters.memory.passes import PassActs
+from pikkuflow.adapters.memory.tables import RunRow
 from pikkuflow.domain.act import Closed, Closing, PassRef, RunRef
 from pikkuflow.domain.status import SETTLED_RUN, RunStatus, StepStatus
 
 __all__ = ["ClosingActs"]
 
 
-class ClosingActs:
+class ClosingActs(PassActs):
     """The act of ``RunStore`` that closes a pass. Its contract is in ``pikkuflow.ports``."""
-
-    _tables: Tables
 
     def close_pass(self, ref: PassRef, closing: Closing) -> Closed | None:
         """The last write of a pass. None: fenced, nothing written."""
@@ -28,7 +27,11 @@ class ClosingActs:
                 return self._closed_before(run, now)
             if run.pass_id != ref.pass_id:
                 return None
+            written = self.record_all([(ref, write) for write in closing.outcomes])
+            if not all(answer is not None and answer.written for answer in written):
+                closing = Closing(raise_news=True)
             self._mark_sent(run, closing, now)
+            self._mark_returned(run, closing)
             if closing.raise_news:
                 run.raise_news(now)
             run.passes_lost += closing.broke_off
@@ -57,6 +60,13 @@ class ClosingActs:
             if row is not None and row.status is StepStatus.PENDING and name not in run.retried:
                 row.status = StepStatus.SCHEDULED
                 row.scheduled_at = row.sent_at = now
+
+    def _mark_returned(self, run: RunRow, closing: Closing) -> None:
+        rows = self._tables.steps_of(run.id)
+        for name in closing.returned:
+            row = rows.get(name)
+            if row is not None and row.status is StepStatus.SCHEDULED:
+                row.return_message()
 
     def _move(self, run: RunRow, closing: Closing, now: datetime) -> RunRef | None:
         run.due_at = None if closing.due_seconds is None else now + timedelta(seconds=closing.due_seconds)

@@ -10,7 +10,6 @@ from pikkuflow.adapters.memory.claims import ClaimActs
 from pikkuflow.adapters.memory.closing import ClosingActs
 from pikkuflow.adapters.memory.gates import GateActs
 from pikkuflow.adapters.memory.holders import HolderActs
-from pikkuflow.adapters.memory.passes import PassActs
 from pikkuflow.adapters.memory.runs import RunActs
 from pikkuflow.adapters.memory.stopping import StoppingActs
 from pikkuflow.adapters.memory.sweeps import SweepActs
@@ -20,7 +19,7 @@ from pikkuflow.ports import Clock
 __all__ = ["MemoryRunStore"]
 
 
-class MemoryRunStore(RunActs, PassActs, ClosingActs, ClaimActs, GateActs, HolderActs, StoppingActs, SweepActs):
+class MemoryRunStore(RunActs, ClosingActs, ClaimActs, GateActs, HolderActs, StoppingActs, SweepActs):
     """``RunStore`` over dictionaries.
 
     Parameters

@@ -286,6 +286,11 @@ class StepRow:
         self.due_at = now
         self.forget_sends()
 
+    def return_message(self) -> None:
+        """Make a sent row wait as if its message had never left."""
+        self.status = StepStatus.PENDING
+        self.scheduled_at = self.sent_at = None
+
     def settle(
         self, status: StepStatus, now: datetime, *, no: int, result: str | None = None, error: Failure | None = None
     ) -> None:

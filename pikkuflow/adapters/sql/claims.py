@@ -168,6 +168,8 @@ def settle_steps(tx: Transaction, run_id: RunId, outcomes: Sequence[StepOutcome]
         return Settlement(accepted=(False,) * len(outcomes), wake=False)
     rows = _locked_steps(tx, run_id, [outcome.name for outcome in outcomes])
     settled = [_settle(tx, run_row, rows.get(outcome.name), outcome) for outcome in outcomes]
+    if run_row["status"] in SETTLED_RUN:
+        end_waiting(tx, run_row)
     return Settlement(accepted=tuple(landed for landed, _ in settled), wake=any(wake for _, wake in settled))
 
 

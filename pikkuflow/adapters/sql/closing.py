@@ -10,6 +10,7 @@ from sqlalchemy import case, select, update
 from pikkuflow.adapters.sql.database import Transaction
 from pikkuflow.adapters.sql.endings import end_waiting, forget_fans, tell_parent
 from pikkuflow.adapters.sql.news import more_news, wants_wake
+from pikkuflow.adapters.sql.passes import record_all
 from pikkuflow.adapters.sql.rows import ahead, ref_of, text_of
 from pikkuflow.adapters.sql.tables import run, step
 from pikkuflow.domain.act import Closed, Closing, PassRef
@@ -32,7 +33,11 @@ def close_pass(tx: Transaction, ref: PassRef, closing: Closing) -> Closed | None
         return closed_before(tx, row)
     if row["pass_id"] != ref.pass_id:
         return None
+    written = record_all(tx, [(ref, write) for write in closing.outcomes])
+    if not all(answer is not None and answer.written for answer in written):
+        closing = Closing(raise_news=True)
     _mark_sent(tx, row, closing)
+    _mark_returned(tx, row, closing)
     moves = closing.moves(RunStatus(row["status"]))
     tx.do(update(run).where(run.c.id == ref.run_id).values(_closed_values(tx, row, closing, moves=moves)))
     status = RunStatus(closing.status if moves and closing.status is not None else row["status"])
@@ -75,6 +80,16 @@ def _mark_sent(tx: Transaction, row: Row, closing: Closing) -> None:
     # A message may leave before its row's time has come; nobody can take it before that.
     since = case((step.c.due_at > now, step.c.due_at), else_=now)
     tx.do(sent.values(status=StepStatus.SCHEDULED.value, scheduled_at=now, sent_at=now, waiting_since=since))
+
+
+def _mark_returned(tx: Transaction, row: Row, closing: Closing) -> None:
+    """Rows whose message came to a worker without their task are pending again."""
+    if closing.returned:
+        sent = update(step).where(
+            step.c.run_id == row["id"], step.c.name.in_(closing.returned), step.c.status == StepStatus.SCHEDULED.value
+        )
+        since = case((step.c.due_at > step.c.created_at, step.c.due_at), else_=step.c.created_at)
+        tx.do(sent.values(status=StepStatus.PENDING.value, scheduled_at=None, sent_at=None, waiting_since=since))
 
 
 def _closed_values(tx: Transaction, row: Row, closing: Closing, *, moves: bool) -> dict[str, Any]:

@@ -158,7 +158,8 @@ _SETTLE: Final = f"""{_LOCKED}
 SELECT coalesce(told.wake, false) AS wake FROM settled LEFT JOIN told ON true
 """
 
-_TRY_AGAIN: Final = f"""{_LOCKED}
+_TRY_AGAIN: Final = f"""
+WITH r AS (SELECT id FROM pikkuflow_run WHERE id = %(run_id)s AND status NOT IN {_SETTLED} FOR NO KEY UPDATE)
 -- The next attempt on the row; what it showed before comes back with it.
 , moved AS (
   UPDATE pikkuflow_step s SET
@@ -184,7 +185,7 @@ SELECT false AS wake FROM moved
 
 
 def settle_step(db: Statements, run_id: RunId, outcome: StepOutcome) -> Settlement | None:
-    """Store one outcome. None: it did not land, or had landed before."""
+    """Store one outcome. None: it did not land, had landed before, or is a further attempt for a run that has settled."""
     statement = _TRY_AGAIN if outcome.status is StepStatus.PENDING else _SETTLE
     row = db.first(
         statement,

@@ -15,20 +15,20 @@ An act that finds nothing to write is answered by its portable form (``passes``,
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
 from pikkuflow.adapters.sql.rows import RUN_COLUMNS, STEP_COLUMNS, run_of, step_of, text_of
 from pikkuflow.adapters.sql.statements import Statements
-from pikkuflow.domain.act import Closed, Closing, PassNews, PassOpening, PassRef, StepWrite
+from pikkuflow.domain.act import PassNews, PassOpening, PassRef, StepWrite
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.run import Run
-from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
+from pikkuflow.domain.status import OPEN_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
 
-__all__ = ["MOVED", "close_pass", "get_run", "insert_steps", "is_plain", "may_begin", "open_pass", "record"]
+__all__ = ["MOVED", "get_run", "insert_steps", "is_plain", "may_begin", "open_pass", "record"]
 
 _NOW: Final = "clock_timestamp()"
 _OPEN: Final = "('running', 'suspended')"
@@ -303,95 +303,3 @@ _INSERTED: Final = (
     *("delay_seconds", "expires_seconds", "child_run_id", "fan_id", "from_step", "group", "undo_task", "begun_no"),
     *("timeout_seconds", "heartbeat_seconds"),
 )
-
-
-# --- closing ------------------------------------------------------------------------------------------------------------
-
-_RELEASE: Final = f"""
-UPDATE pikkuflow_run SET
-  pass_id = NULL, pass_holder = NULL, pass_until = NULL, author = pass_id, updated_at = {_NOW},
-  send_count = 0, next_send_at = NULL,
-  news = news + %(raised)s,
-  passes_lost = passes_lost + %(broke_off)s,
-  due_at = {_NOW} + %(due_seconds)s::float8 * interval '1 second'"""
-
-_KEEP_NEWS: Final = f"""
-  , news_at = CASE WHEN %(raised)s > 0 THEN coalesce(news_at, {_NOW}) ELSE news_at END"""
-
-_MOVE: Final = """
-  , status = %(status)s, code = %(code)s, error = %(error)s"""
-
-_SETTLE: Final = f"""
-  , news_at = NULL, output = %(output)s, finished_at = {_NOW},
-  handover_at = CASE WHEN handover IS NOT NULL THEN {_NOW} END"""
-
-_OWN: Final = """
-WHERE id = %(run_id)s AND pass_id = %(pass_id)s"""
-
-_RELEASED: Final = """
-RETURNING id, news, seen, status, opened_at"""
-
-_SENT: Final = f"""
--- Rows whose message left are scheduled, unless a worker has opened another attempt since this pass did.
-, sent AS (
-  UPDATE pikkuflow_step s SET
-    status = 'scheduled', scheduled_at = {_NOW}, sent_at = {_NOW}, waiting_since = greatest(s.due_at, {_NOW})
-  FROM closed
-  WHERE s.run_id = closed.id AND s.name = ANY(%(sent)s) AND s.status = 'pending'
-    AND (s.author = %(pass_id)s OR s.created_at <= closed.opened_at)
-)"""
-
-_CLOSE: Final = f"WITH closed AS ({_RELEASE}{_KEEP_NEWS}{_OWN}{_RELEASED}){_SENT} SELECT * FROM closed"
-"""Release the run, its status as it is."""
-
-_PARK: Final = (
-    f"WITH closed AS ({_RELEASE}{_KEEP_NEWS}{_MOVE}{_OWN} AND status IN {_OPEN}{_RELEASED}){_SENT} SELECT * FROM closed"
-)
-"""Release a run that was not stopped, running or suspended."""
-
-_END: Final = f"{_RELEASE}{_MOVE}{_SETTLE}{_OWN} AND status IN {_OPEN} AND parent_run_id IS NULL{_RELEASED}"
-"""Settle a run that was not stopped and has no parent."""
-
-_END_WAITING: Final = f"""
--- Cancel rows that never started; fail rows with a past attempt, so that they stay candidates for undoing (design 3.7).
-UPDATE pikkuflow_step s SET
-  status = CASE WHEN s.attempt = 1 THEN 'cancelled' ELSE 'failed' END,
-  error = (SELECT a.error FROM pikkuflow_attempt a WHERE a.run_id = s.run_id AND a.step = s.name AND a.attempt = s.attempt - 1),
-  settled_at = {_NOW}, settled_no = (r.news + 1) * 4294967296, due_at = NULL, waiting_since = NULL, gate_at = NULL
-FROM pikkuflow_run r
-WHERE r.id = %(run_id)s AND r.author = %(pass_id)s AND r.pass_id IS NULL AND r.status = %(status)s
-  AND s.run_id = r.id AND s.status IN ('pending', 'scheduled', 'suspended')
-RETURNING s.name
-"""
-
-
-def close_pass(db: Statements, ref: PassRef, closing: Closing) -> Closed | None:
-    """The last write of a pass. None: not closed, for a reason that this does not tell."""
-    values: Mapping[str, Any] = {
-        "run_id": ref.run_id,
-        "pass_id": ref.pass_id,
-        "raised": int(closing.raise_news),
-        "broke_off": int(closing.broke_off),
-        "due_seconds": closing.due_seconds,
-        "sent": list(closing.sent),
-        "output": closing.output,
-    }
-    if closing.status is None:
-        return _closed(db.first(_CLOSE, values))
-    if closing.unwinds or closing.status is RunStatus.COMPENSATING:
-        # Rare, and more than a pair of statements.
-        return None
-    is_running = closing.status is RunStatus.RUNNING
-    code, error = (None, None) if is_running else (closing.code, text_of(closing.error))
-    values = {**values, "status": closing.status.value, "code": code, "error": error}
-    if closing.status not in SETTLED_RUN:
-        return _closed(db.first(_PARK, values))
-    ended, _ = db.pair(_END, _END_WAITING, {**values, "due_seconds": None})
-    return _closed(ended)
-
-
-def _closed(row: Mapping[str, Any] | None) -> Closed | None:
-    if row is None:
-        return None
-    status = RunStatus(row["status"])
-    return Closed(wake=row["news"] > row["seen"] and status not in SETTLED_RUN, status=status)

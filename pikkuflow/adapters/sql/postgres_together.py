@@ -17,7 +17,9 @@ from pikkuflow.adapters.sql.statements import Statements
 from pikkuflow.domain.act import PassNews, PassRef, StepWrite
 from pikkuflow.domain.status import SETTLED_STEP, RunStatus, StepStatus
 
-__all__ = ["record_all"]
+__all__ = ["parameters_of", "record_all", "statement_of"]
+
+Writes = Sequence[tuple[PassRef, StepWrite]]
 
 _NOW: Final = "clock_timestamp()"
 _OPEN: Final = "('running', 'suspended')"
@@ -100,15 +102,24 @@ def _statement(*, state: bool, counts: bool) -> str:
     return "".join((_HELD, _WRITTEN, _REMEMBERED if state else "", _COUNTED if counts else "", _CLEARED, _ANSWER))
 
 
-def record_all(db: Statements, writes: Sequence[tuple[PassRef, StepWrite]]) -> tuple[PassNews | None, ...] | None:
-    """Write in-place rows by plain writes. None: a row refused its write, for a reason that this does not tell; the others are written."""
-    statement = _statement(
+def statement_of(writes: Writes) -> str:
+    """The statement that writes these rows."""
+    return _statement(
         state=any(write.state is not None for _, write in writes),
         counts=any(write.step.fan_id is not None and write.status in SETTLED_STEP for _, write in writes),
     )
-    rows = json.dumps([_values(at, ref, write) for at, (ref, write) in enumerate(writes)], ensure_ascii=False)
+
+
+def parameters_of(writes: Writes) -> dict[str, Any]:
+    """Its parameters."""
+    rows = [_values(at, ref, write) for at, (ref, write) in enumerate(writes)]
     run_ids = list(dict.fromkeys(ref.run_id for ref, _ in writes))
-    news = {row["at"]: row for row in db.all(statement, {"rows": rows, "run_ids": run_ids})}
+    return {"rows": json.dumps(rows, ensure_ascii=False), "run_ids": run_ids}
+
+
+def record_all(db: Statements, writes: Writes) -> tuple[PassNews | None, ...] | None:
+    """Write in-place rows by plain writes. None: a row refused its write, for a reason that this does not tell; the others are written."""
+    news = {row["at"]: row for row in db.all(statement_of(writes), parameters_of(writes))}
     answers: list[PassNews | None] = []
     for at, (_, write) in enumerate(writes):
         row = news.get(at)

@@ -11,6 +11,7 @@ from pikkuflow.adapters.sql import (
     holders,
     passes,
     postgres_claims,
+    postgres_closing,
     postgres_passes,
     postgres_together,
     runs,
@@ -229,7 +230,7 @@ class SqlRunStore(_Reads, _Repairs, GateActs, StoppingActs):
     def close_pass(self, ref: PassRef, closing_: Closing) -> Closed | None:
         """The last write of a pass."""
         if self._is_postgres:
-            closed = self.database.autocommit(lambda db: postgres_passes.close_pass(db, ref, closing_))
+            closed = self.database.autocommit(lambda db: postgres_closing.close_pass(db, ref, closing_))
             if closed is not None:
                 return closed
         return self.database.write(lambda tx: closing.close_pass(tx, ref, closing_))

@@ -81,15 +81,15 @@ class Statements:
         """Every row of one statement."""
         name = self._names.get(statement)
         if name is None:
-            return self._together((statement,), parameters)[0]
+            return self.together((statement,), parameters)[0]
         return self._rows(statement, self._connection.exec_prepared(name, _values(statement, parameters)))
 
     def pair(self, first: str, second: str, parameters: Mapping[str, Any]) -> tuple[Row | None, list[Row]]:
         """Two statements in one round trip, the second with a snapshot of its own, taken after the first has its locks."""
-        one, other = self._together((first, second), parameters)
+        one, other = self.together((first, second), parameters)
         return (one[0] if one else None), other
 
-    def _together(self, statements: Sequence[str], parameters: Mapping[str, Any]) -> list[list[Row]]:
+    def together(self, statements: Sequence[str], parameters: Mapping[str, Any]) -> list[list[Row]]:
         """Execute statements in one round trip and one transaction; those that the server does not know yet are prepared on the way."""
         connection = self._connection
         values = [_values(statement, parameters) for statement in statements]
@@ -169,11 +169,10 @@ def _text(value: Any) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, str):
-        text = str.encode(value)
-        if b"\0" in text:
+        if "\0" in value:
             # libpq would cut it there.
             raise ValueError("PostgreSQL stores no NUL character.")
-        return text
+        return str.encode(value)
     if isinstance(value, list):
         return b"{" + b",".join(map(_member, value)) + b"}"
     return repr(value).encode()

@@ -55,6 +55,8 @@ def test_a_hundred_quick_steps_are_five_commits(meter: Meter) -> None:
         run(f"warm-{number}", 2)
     assert meter.cost(lambda: run("quick", 100)) == Cost(statements=5 + 5, commits=5 + 3, wal_syncs=5 + 3)
     assert len(meter.store.list_steps(RunId("quick"))) == 100
+    # The last ones go with the end of the run.
+    assert meter.cost(lambda: run("short", 5)) == Cost(statements=6, commits=3, wal_syncs=3)
 
 
 def test_a_run_in_place_costs_its_steps_and_three_acts(meter: Meter) -> None:

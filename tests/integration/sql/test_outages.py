@@ -115,6 +115,16 @@ def test_outcomes_whose_answer_was_lost_are_written_once(stage: Stage) -> None:
     assert [step.name for step in stage.scene.store.list_steps(_RUN)] == ["a", "b", "c"]
 
 
+def test_an_end_with_outcomes_whose_answer_was_lost_is_one_end(stage: Stage) -> None:
+    """Issue C, Build 3, D24: it is asked for again, finds that its author ended the run, and writes nothing more."""
+    stage.scene.begin()
+    closing = Closing(status=RunStatus.COMPLETED, output="7", outcomes=(_write(StepStatus.SUCCEEDED, result="1"),))
+    closed = stage.losing(lambda: stage.store.close_pass(_REF, closing), to=b"INSERT INTO pikkuflow_step")
+    assert closed.status is RunStatus.COMPLETED
+    assert stage.scene.run().output == "7"
+    assert stage.scene.step().status is StepStatus.SUCCEEDED
+
+
 def test_a_retry_whose_answer_was_lost_keeps_one_attempt(stage: Stage) -> None:
     """D24, I9: the attempt that ended is kept once."""
     stage.scene.begin()

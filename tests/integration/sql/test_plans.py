@@ -13,6 +13,7 @@ from sqlalchemy import event
 
 from pikkuflow.adapters.sql import SqlRunStore
 from pikkuflow.adapters.sql import postgres_claims as claims
+from pikkuflow.adapters.sql import postgres_closing as closing
 from pikkuflow.adapters.sql import postgres_passes as passes
 from pikkuflow.adapters.sql import postgres_together as together
 from pikkuflow.domain.act import SweepRequest
@@ -135,22 +136,25 @@ _VALUES = dict.fromkeys(_TEXTS, "x") | {
     "due_seconds": None,
     "sent": ["s1"],
     "names": ["s1"],
+    "statuses": ["succeeded"],
     "attempts": [1],
     "status": "failed",
     "code": None,
     "delay_seconds": 1.0,
     "rows": '[{"run_id": "r40"}]',
     "run_ids": ["r40", "r80"],
+    "outcomes": 1,
 }
 
 
 _HOT = {
     "take": passes._TAKE,
     "read": passes._READ_STEPS,
-    "close": passes._CLOSE,
-    "park": passes._PARK,
-    "end": passes._END,
-    "end waiting": passes._END_WAITING,
+    "close": closing._CLOSE,
+    "park": closing._PARK,
+    "end": closing._END,
+    "end after outcomes": closing._END_AFTER_OUTCOMES,
+    "end waiting": closing._END_WAITING,
     "outcomes together": together._statement(state=True, counts=True),
     "claim": claims._CLAIM,
     "settle": claims._SETTLE,

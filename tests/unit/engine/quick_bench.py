@@ -44,7 +44,7 @@ class Acts:
 
     def close_pass(self, ref: Any, closing: Any) -> Any:
         """The last write."""
-        self.acts.append("close")
+        self.acts.append("+".join([*(write.step.name for write in closing.outcomes), "close"]))
         return self._store.close_pass(ref, closing)
 
     def __getattr__(self, name: str) -> Any:

@@ -235,6 +235,16 @@ def test_two_writes_of_one_run_are_not_put_together(bank: Bank) -> None:
     assert bank.scene.step("a", "r1").status is StepStatus.SUCCEEDED
 
 
+def test_large_outcomes_are_not_put_together(bank: Bank) -> None:
+    """Issue C, Build 4: nobody waits for another's megabytes."""
+    bank.hold_up()
+    for number in (1, 2):
+        bank.write(f"t{number}", bank.outcome(number, f"a{number}", result="x" * 600_000))
+        bank.wait_for(number)
+    bank.let_through()
+    assert bank.gate.acts == [["first"], ["a1"], ["a2"]]
+
+
 def test_a_forked_child_writes_though_another_was_writing(bank: Bank) -> None:
     """Issue C, Build 4: the thread that wrote and those that waited stayed behind; the child begins anew."""
     bank.hold_up()

@@ -25,7 +25,7 @@ def test_outcomes_of_quick_steps_are_written_together_at_the_end_of_the_pass() -
             number = wf.do(Task("inc", (number,)))
         return number
 
-    assert acts_of(bench, flow) == ["inc+inc#1+inc#2+inc#3+inc#4", "close"]
+    assert acts_of(bench, flow) == ["inc+inc#1+inc#2+inc#3+inc#4+close"]
     assert bench.output() == 5
     assert [(step.name, step.seq, step.result) for step in bench.steps()] == [
         (f"inc#{n}" if n else "inc", n, str(n + 1)) for n in range(5)
@@ -36,7 +36,7 @@ def test_at_most_twenty_outcomes_are_kept() -> None:
     """Issue C, Build 3: the twentieth brings the others along."""
     bench = a_bench()
     acts = acts_of(bench, lambda wf: do(wf, *(f"s{n}" for n in range(45))))
-    assert [len(act.split("+")) for act in acts] == [20, 20, 5, 1]
+    assert [len(act.split("+")) for act in acts] == [20, 20, 6]
 
 
 def test_an_outcome_is_kept_for_ten_milliseconds_of_work_at_most() -> None:
@@ -48,7 +48,22 @@ def test_an_outcome_is_kept_for_ten_milliseconds_of_work_at_most() -> None:
         for _ in range(7):
             wf.do(Task("four"))
 
-    assert acts_of(bench, flow) == ["four+four#1+four#2", "four#3+four#4+four#5", "four#6", "close"]
+    acts = [act.split("+") for act in acts_of(bench, flow)]
+    # While the third one works the watching thread may come first.
+    assert all(len(names) <= 3 for names in acts)
+    assert [name for names in acts for name in names] == ["four", *(f"four#{n}" for n in range(1, 7)), "close"]
+
+
+def test_a_large_result_is_written_at_once() -> None:
+    """Issue C, Build 3: it takes along what was kept; twenty of them together would be no quick write."""
+    bench = a_bench()
+
+    def flow(wf: Any) -> None:
+        do(wf, "a")
+        wf.do("b", lambda: "x" * 100_000)
+        do(wf, "c")
+
+    assert acts_of(bench, flow) == ["a+b", "c+close"]
 
 
 def test_a_slow_step_takes_along_what_was_kept_before_it() -> None:
@@ -60,7 +75,8 @@ def test_a_slow_step_takes_along_what_was_kept_before_it() -> None:
         wf.do("c", lambda: bench.clock.advance(0.011))
         do(wf, "d")
 
-    assert acts_of(bench, flow) == ["a+b+c", "d", "close"]
+    # While it works the watching thread may come first.
+    assert acts_of(bench, flow) in (["a+b+c", "d+close"], ["a+b", "c", "d+close"])
 
 
 def test_what_is_kept_is_written_while_a_long_step_works() -> None:
@@ -104,7 +120,7 @@ def test_only_steps_that_are_called_quick_are_kept() -> None:
         do(wf, "c", quick=False)
         do(wf, "d")
 
-    assert acts_of(bench, mostly, run_id="r2") == ["a+b", "c", "d", "close"]
+    assert acts_of(bench, mostly, run_id="r2") == ["a+b", "c", "d+close"]
 
 
 @pytest.mark.parametrize("options", [{"retries": 0}, {"record_start": True}], ids=["retries=0", "a recorded start"])
@@ -117,7 +133,7 @@ def test_steps_with_a_recorded_start_are_never_kept(options: dict[str, Any]) -> 
         do(wf, "b", **options)
         do(wf, "c")
 
-    assert acts_of(bench, flow) == ["a+b", "b", "c", "close"]
+    assert acts_of(bench, flow) == ["a+b", "b", "c+close"]
 
 
 def test_compensable_steps_are_never_kept() -> None:
@@ -146,7 +162,7 @@ def test_nothing_is_kept_while_the_run_is_marked_lost() -> None:
     bench.orchestrate_and_die()
     store = Acts(bench.store)
     bench.orchestrate(store=store)
-    assert store.acts == ["deadly running", "deadly", "a+b+c", "close"]
+    assert store.acts == ["deadly running", "deadly", "a+b+c+close"]
     assert bench.step("deadly").attempt == 2
 
 
@@ -200,7 +216,7 @@ def test_what_is_kept_is_written_before_an_attempt_that_failed() -> None:
             do(wf, "c")
         return "caught"
 
-    assert acts_of(bench, flow) == ["a+b+bad", "c", "close"]
+    assert acts_of(bench, flow) == ["a+b+bad", "c+close"]
     assert bench.step("bad").status is StepStatus.FAILED
     assert bench.output() == "caught"
 
@@ -223,7 +239,7 @@ def test_a_quick_step_that_is_tried_again_at_once_is_kept_with_its_last_attempt(
         wf.do(Task("shaky"))
         do(wf, "b")
 
-    assert acts_of(bench, flow) == ["a+shaky", "shaky+b", "close"]
+    assert acts_of(bench, flow) == ["a+shaky", "shaky+b+close"]
     assert (bench.step("shaky").attempt, len(bench.attempts())) == (2, 1)
 
 
@@ -238,6 +254,6 @@ def test_functions_and_state_of_a_quick_workflow_are_kept_too() -> None:
         return [str(first), wf.do("f", lambda: 7), wf.state.get("k")]
 
     acts = acts_of(bench, flow)
-    assert [len(act.split("+")) for act in acts] == [4, 1]
+    assert [len(act.split("+")) for act in acts] == [5]
     assert bench.output()[1:] == [7, 2]
     assert bench.store.get_state(RunId("r1")) == {"k": "2"}

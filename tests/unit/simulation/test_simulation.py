@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pikkuflow.engine.open_pass import OpenPass
 from tests.simulation.generate import plan_of
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.plan import Act, Do, Fault, FaultKind, Map, Part, Plan, Start, State
@@ -73,7 +74,7 @@ def test_a_warm_stop_loses_nothing_and_needs_no_sweep(at: int) -> None:
 
 
 def test_everything_that_can_be_generated_is() -> None:
-    """Inline runs, several started at once, handovers, chunks, values set twice, warm stops: each in some of a hundred seeds."""
+    """Inline runs, batches of starts, handovers, chunks, values set twice, quick steps, warm stops: each in some of a hundred seeds."""
     plans = [plan_of(seed) for seed in range(100)]
     starts = [start for plan in plans for start in plan.starts]
     parts = [part for start in starts for part in start.parts]
@@ -83,7 +84,15 @@ def test_everything_that_can_be_generated_is() -> None:
     assert any(start.hands_over for start in starts)
     assert any(isinstance(part, Map) and part.chunk > 1 for part in parts)
     assert any(isinstance(part, State) for part in parts)
+    assert any(plan.quick for plan in plans)
+    assert {part.quick for part in parts if isinstance(part, Do)} == {None, True, False}
     assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind)
+
+
+def test_quick_outcomes_that_stay_behind_what_leaves_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue C, Build 3: an engine that keeps outcomes while a step that may rest on them begins breaks an invariant soon."""
+    monkeypatch.setattr(OpenPass, "flush", lambda _pass: None)
+    assert any(find(plan_of(seed)) is not None for seed in range(60))
 
 
 def test_a_failing_schedule_is_made_short() -> None:
