@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from pikkuflow.domain.act import ClaimRequest
-from pikkuflow.domain.ids import ClaimId, Holder
+from pikkuflow.domain.ids import ClaimId, Holder, StepName
 from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.domain.step import Place
 from pikkuflow.domain.undo import Undo
 from tests.unit.engine.bench import Task
 from tests.unit.engine.shop import PLACES, Shop, order, step
@@ -326,3 +327,18 @@ def test_a_task_that_is_not_known_here_is_waited_for() -> None:
 
     assert shop.status is RunStatus.COMPENSATED
     assert shop.bench.step("c:compensate").attempt == 1
+
+
+def test_a_compensation_goes_where_its_step_went() -> None:
+    """T4.7: to the same queue when its step was dispatched, in place when it was worked there."""
+    shop = Shop("mixed")
+
+    shop.run(order)
+
+    rows = {row.name: row for row in shop.bench.steps()}
+    for name in ("a", "second", "c"):
+        forward, undo = rows[StepName(name)], rows[StepName(f"{name}:compensate")]
+        assert undo.queue == forward.queue
+        assert Place.is_queue(undo.place) == Place.is_queue(forward.place)
+        assert undo.from_step == name
+    assert rows[StepName("second:compensate")].queue == "other"
