@@ -135,14 +135,14 @@ def test_three_phases_survive_a_kill_in_a_sleep_a_kill_in_a_step_and_a_restart(d
 
 
 @pytest.mark.faults
-def test_a_poisoned_shard_does_not_touch_the_healthy_ones(shared_deployment: Deployment) -> None:
+def test_a_poisoned_shard_does_not_touch_the_healthy_ones(deployment: Deployment) -> None:
     """C3: one shard takes its process down each time: the others are recorded once and never worked again."""
-    shared_deployment.worker("steps", name="shards", concurrency=3)
-    steps = shared_deployment.load("steps")
+    deployment.worker("steps", name="shards", concurrency=3)
+    steps = deployment.load("steps")
     run = steps.fan.start("steps.die_until", [1, 1, 99, 1, 1, 1], retries=2, retry_delay=0)
     with pytest.raises(RunFailed, match="lease"):
         run.result(timeout=LONG)
-    begun = [line["step"] for line in shared_deployment.journal("begun", run=run)]
+    begun = [line["step"] for line in deployment.journal("begun", run=run)]
     assert sorted(begun) == [
         "work[0]", "work[1]", "work[2]", "work[2]", "work[2]", "work[3]", "work[4]", "work[5]",
     ]  # fmt: skip
@@ -280,21 +280,21 @@ def test_children_that_are_replaced_for_their_memory_lose_nothing(deployment: De
     assert len({line["pid"] for line in deployment.journal("begun")}) > 4
 
 
-def test_a_child_killed_at_any_moment_loses_nothing(shared_deployment: Deployment) -> None:
+def test_a_child_killed_at_any_moment_loses_nothing(deployment: Deployment) -> None:
     """I4, I11: five times a busy child is killed while runs flow; each run's steps are seen once each, in order."""
-    shared_deployment.worker("faulty", name="busy", concurrency=3)
-    faulty = shared_deployment.load("faulty")
+    deployment.worker("faulty", name="busy", concurrency=3)
+    faulty = deployment.load("faulty")
     runs = [faulty.storm.start(2, 0.15) for _ in range(6)]
     for _ in range(5):
-        seen = len(shared_deployment.journal("begun"))
-        victim = shared_deployment.wait_for_journal("begun", count=seen + 1, seconds=LONG)[-1]["pid"]
+        seen = len(deployment.journal("begun"))
+        victim = deployment.wait_for_journal("begun", count=seen + 1, seconds=LONG)[-1]["pid"]
         try:
             os.kill(victim, signal.SIGKILL)
         except ProcessLookupError:
             continue
     for run in runs:
         result = run.result(timeout=LONG)
-        seen_by_far = [line["seen"] for line in shared_deployment.journal("begun", run=run) if line["step"] == "far"]
+        seen_by_far = [line["seen"] for line in deployment.journal("begun", run=run) if line["step"] == "far"]
         assert all(tokens == result["sides"] for tokens in seen_by_far)
 
 
