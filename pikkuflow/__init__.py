@@ -3,7 +3,10 @@
 from pikkuflow.adapters.celery.starting import Call
 from pikkuflow.adapters.celery.workflow_task import WorkflowTask
 from pikkuflow.app import PikkuFlow
+from pikkuflow.domain.gate import Decider
+from pikkuflow.domain.gate_act import AuditEntry
 from pikkuflow.domain.summary import RunSummary
+from pikkuflow.domain.undo import Undo
 from pikkuflow.engine.current_step import CurrentStep, current_step
 from pikkuflow.engine.run_handle import Run
 from pikkuflow.errors import (
@@ -12,6 +15,7 @@ from pikkuflow.errors import (
     DirectCallError,
     DispatchError,
     DurationError,
+    GateNotFound,
     LeaseLost,
     LeaseTaken,
     NoBroker,
@@ -24,8 +28,11 @@ from pikkuflow.errors import (
     RunFailed,
     RunForbidden,
     RunNotFound,
+    RunNotSuspended,
+    RunSettled,
     SchemaOutdated,
     SettingError,
+    SignalTimeout,
     StepFailed,
     StepFunctionMismatch,
     StepIgnored,
@@ -39,15 +46,22 @@ from pikkuflow.errors import (
     WorkflowNotFound,
 )
 from pikkuflow.replay.context import Handle, Workflow
+from pikkuflow.replay.detached import DetachedRun
+from pikkuflow.replay.gates import Approval
 
 __all__ = [
+    "Approval",
     "ApprovalForbidden",
     "ApprovalResolved",
+    "AuditEntry",
     "Call",
     "CurrentStep",
+    "Decider",
+    "DetachedRun",
     "DirectCallError",
     "DispatchError",
     "DurationError",
+    "GateNotFound",
     "Handle",
     "LeaseLost",
     "LeaseTaken",
@@ -63,9 +77,12 @@ __all__ = [
     "RunFailed",
     "RunForbidden",
     "RunNotFound",
+    "RunNotSuspended",
+    "RunSettled",
     "RunSummary",
     "SchemaOutdated",
     "SettingError",
+    "SignalTimeout",
     "StepFailed",
     "StepFunctionMismatch",
     "StepIgnored",
@@ -74,6 +91,7 @@ __all__ = [
     "StepSuperseded",
     "StoreUnavailable",
     "TaskNotFound",
+    "Undo",
     "VersionConflict",
     "Workflow",
     "WorkflowDefinitionError",

@@ -18,6 +18,7 @@ from celery.local import Proxy
 from celery.utils.imports import gen_task_name, symbol_by_name
 
 from pikkuflow.adapters.celery.beat import add_beat_entries, add_defaults, add_routes
+from pikkuflow.adapters.celery.compensations import Compensations
 from pikkuflow.adapters.celery.dispatcher import CeleryDispatcher
 from pikkuflow.adapters.celery.extension import ATTRIBUTE
 from pikkuflow.adapters.celery.handover import CeleryDeliverer
@@ -35,10 +36,11 @@ from pikkuflow.adapters.redis import RedisHints, RedisLeases, redis_url_of
 from pikkuflow.adapters.sql import DueColumnHints, SqlLeases, SqlRunStore
 from pikkuflow.adapters.system_clock import SystemClock
 from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version
+from pikkuflow.domain.gate_act import AuditEntry
 from pikkuflow.domain.status import Dispatch
 from pikkuflow.engine.group_commit import GroupWriter
 from pikkuflow.engine.orchestrate import HELPERS
-from pikkuflow.engine.run_handle import Runs
+from pikkuflow.engine.runs import Runs
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.errors import SettingError, WorkflowDefinitionError
 from pikkuflow.ports import Hints, Leases
@@ -49,7 +51,7 @@ __all__ = ["PikkuFlow"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., None])
 
 _SPARE_CONNECTIONS: Final = 2
 """Beside one for each step worked at a time: the lease keeper, and a start that is recorded meanwhile."""
@@ -64,7 +66,8 @@ class PikkuFlow:
         self.runs = Runs(lambda: self.runtime)
         self._app: Celery | None = None
         self._waiting: list[Callable[[Celery], Any]] = []
-        self._compensations: list[tuple[Any, Callable[..., None]]] = []
+        self._compensations = Compensations()
+        self._audit: Callable[[AuditEntry], None] | None = None
         self._settings: Settings | None = None
         self._runtime: Runtime | None = None
         self._runtime_pid = 0
@@ -87,6 +90,7 @@ class PikkuFlow:
         setattr(app, ATTRIBUTE, self)
         register_engine_tasks(app)
         install_worker_hooks(self)
+        self._compensations.bind(app)
         if cast("Any", app).configured:
             self._on_configured()
         else:
@@ -185,15 +189,30 @@ class PikkuFlow:
     def compensates(self, task: Any) -> Callable[[F], F]:
         """Declare how a task is undone: ``@pikku.compensates(charge)``. Its steps then record their start before they work (D20).
 
+        The function gets an ``Undo`` (how the step ended) and then the step's own arguments; what it returns is not used. It is a Celery
+        task named ``<task>:compensate``, or may be a task already.
+
         Args:
             task: the Celery task, or its name.
         """
 
         def register(undo: F) -> F:
-            self._compensations.append((task, undo))
+            self._compensations.add(task, undo)
             return undo
 
         return register
+
+    def on_audit(self, hook: Callable[[AuditEntry], None], /) -> Callable[[AuditEntry], None]:
+        """Have every decision on an approval told to a function, refused ones too: ``@pikku.on_audit``. The audit table is kept anyway.
+
+        It is called in the process that decides or judges, once the entry is stored. What it raises is a warning in the log (spec 12.3).
+
+        Raises ``WorkflowDefinitionError`` when there is one already.
+        """
+        if self._audit is not None:
+            raise WorkflowDefinitionError("There is an audit hook already.", hint="Call both from one function.")
+        self._audit = hook
+        return hook
 
     def workflow_named(self, name: str) -> WorkflowTask[Any, Any]:
         """The registered workflow of that name.
@@ -232,9 +251,6 @@ class PikkuFlow:
         self._waiting.append(register)
         late: Any = Proxy
         return late(lambda: self.app.tasks[definition.name])
-
-    def _is_compensable(self, task: str) -> bool:
-        return any(task == (one if isinstance(one, str) else one.name) for one, _ in self._compensations)
 
     # --- surroundings -----------------------------------------------------------------------------------------------
     @property
@@ -299,7 +315,7 @@ class PikkuFlow:
             hints=hints,
             dispatcher=CeleryDispatcher(app, settings, self.registry, routing),
             runner=CeleryStepRunner(app, settings, self.registry, routing),
-            translate=SignatureTranslator(app, self.registry, is_compensable=self._is_compensable),
+            translate=SignatureTranslator(app, self.registry, undo_task_of=self._compensations.undo_task_of),
             deliverer=CeleryDeliverer(app, codec),
             codec=codec,
             clock=SystemClock(),
@@ -313,6 +329,7 @@ class PikkuFlow:
                 node.is_worker and routing.of_workflow(workflow).queue in app.amqp.queues.consume_from
             ),
             has_broker=bool(_broker_url(app)),
+            audit=self._audit,
             writer=GroupWriter(store) if settings.group_commit else None,
         )
 

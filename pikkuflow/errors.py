@@ -15,6 +15,10 @@
     ├── RunFailed             422   the run ended failed, compensated or with a stuck compensation
     ├── RunCancelled          409   the run was cancelled
     ├── ResultTimeout         408   the run has not ended in the time given
+    ├── RunSettled            409   the run has ended: nothing can be asked of it any more
+    ├── RunNotSuspended       409   there is nothing to resume
+    ├── GateNotFound          404   the run does not wait for that reason
+    ├── SignalTimeout         408   no signal came in the time given
     ├── ApprovalResolved      409   the approval is decided already
     ├── ApprovalForbidden     403   the approval's policy refuses this decider
     ├── StepFailed            422   a step failed and has no attempts left
@@ -45,6 +49,7 @@ __all__ = [
     "DirectCallError",
     "DispatchError",
     "DurationError",
+    "GateNotFound",
     "LeaseLost",
     "LeaseTaken",
     "NoBroker",
@@ -57,8 +62,11 @@ __all__ = [
     "RunFailed",
     "RunForbidden",
     "RunNotFound",
+    "RunNotSuspended",
+    "RunSettled",
     "SchemaOutdated",
     "SettingError",
+    "SignalTimeout",
     "StepFailed",
     "StepFunctionMismatch",
     "StepIgnored",
@@ -209,15 +217,56 @@ class ResultTimeout(_RunError):
     status = 408
 
 
-class ApprovalResolved(_RunError):
-    """The approval was decided before (spec 2.7)."""
+class RunSettled(_RunError):
+    """The run has ended, so no signal, decision or resume reaches it; nothing was changed."""
+
+    code = "RUN_SETTLED"
+    status = 409
+
+
+class RunNotSuspended(_RunError):
+    """The run goes on by itself, so there is nothing to resume; nothing was changed."""
+
+    code = "RUN_NOT_SUSPENDED"
+    status = 409
+
+
+class _GateError(_RunError):
+    def __init__(self, message: str, run_id: str = "", reason: str = "", detail: str = "", *, hint: str = "") -> None:
+        PikkuFlowError.__init__(self, message, run_id, reason, detail, hint=hint)
+        self.run_id = run_id
+        self.reason = reason
+        self.detail = detail
+
+
+class GateNotFound(_GateError):
+    """The run does not wait for that reason; nothing was changed."""
+
+    code = "GATE_NOT_FOUND"
+    status = 404
+
+
+class SignalTimeout(_GateError):
+    """No signal came in the time that ``wf.wait_for`` was given; ``reason`` is the signal's name. A replay raises it again at once."""
+
+    code = "SIGNAL_TIMEOUT"
+    status = 408
+
+
+class ApprovalResolved(_GateError):
+    """The approval was decided before, or is over (spec 2.7): ``reason`` and ``outcome`` say which and how."""
 
     code = "APPROVAL_RESOLVED"
     status = 409
 
+    @property
+    def outcome(self) -> str:
+        """``decided``, ``expired``, ``cancelled``, or ``judging`` while an earlier decision is looked at."""
+        return self.detail
 
-class ApprovalForbidden(_RunError):
-    """The approval's policy does not admit this decider (spec 2.7)."""
+
+class ApprovalForbidden(_GateError):
+    """The approval's policy does not admit this decider (spec 2.7): ``reason`` and ``detail`` say which and why."""
 
     code = "APPROVAL_FORBIDDEN"
     status = 403

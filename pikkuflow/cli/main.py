@@ -15,11 +15,13 @@ from celery import current_app
 from celery.app.utils import find_app
 from celery.bin.base import CLIContext
 
+from pikkuflow.cli.answer import approvals, approve, resume, signal
+from pikkuflow.cli.cancel import cancel
 from pikkuflow.cli.db import db
 from pikkuflow.cli.demo import demo
 from pikkuflow.cli.dev import dev
 from pikkuflow.cli.runs import list_, show, watch
-from pikkuflow.cli.steer import resume, start, sweep
+from pikkuflow.cli.steer import start, sweep
 from pikkuflow.errors import PikkuFlowError
 
 __all__ = ["flow", "main"]
@@ -76,7 +78,7 @@ def _find(app: str) -> Any:
         raise click.UsageError(f"The Celery application {app!r} cannot be loaded: {error}") from error
 
 
-for _command in (db, demo, dev, list_, resume, show, start, sweep, watch):
+for _command in (approvals, approve, cancel, db, demo, dev, list_, resume, show, signal, start, sweep, watch):
     flow.add_command(_command)
     _script.add_command(_command)
 

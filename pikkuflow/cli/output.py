@@ -23,6 +23,7 @@ __all__ = [
     "json_option",
     "print_json",
     "print_table",
+    "say",
     "short_time",
 ]
 
@@ -63,6 +64,14 @@ def as_json(value: Any) -> str:
 def print_json(value: Any) -> None:
     """Print one JSON document."""
     click.echo(as_json(value))
+
+
+def say(document: Mapping[str, Any], text: str, *, json_: bool) -> None:
+    """One line, or the same as JSON."""
+    if json_:
+        print_json(document)
+    else:
+        click.echo(text)
 
 
 def _plain(value: Any) -> Any:

@@ -12,9 +12,10 @@ import click
 from pikkuflow.cli.context import extension, runtime
 from pikkuflow.cli.output import as_json, json_option, print_json, print_table, short_time
 from pikkuflow.domain.duration import seconds_of
+from pikkuflow.domain.gate import Policy
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.run import Run, RunFilter, RunKey
-from pikkuflow.domain.status import RunStatus
+from pikkuflow.domain.status import GATE, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Attempt, Step
 from pikkuflow.domain.summary import head_of, summary_of
 from pikkuflow.engine.runtime import Runtime
@@ -94,7 +95,7 @@ def show(ctx: click.Context, run_id: str, *, json_: bool) -> None:
         document = summary_of(run, steps, engine.codec.decode).to_dict()
         print_json(document | {"attempts": [_attempt_document(attempt) for attempt in attempts]})
         return
-    for label, value in _facts(run):
+    for label, value in [*_facts(run), *_waits(steps)]:
         click.echo(f"{label:<10} {value}")
     print_table(("step", "attempt", "status", "where", "started", "ms", "error"), _rows(steps, attempts))
 
@@ -114,6 +115,21 @@ def _facts(run: Run) -> list[tuple[str, Any]]:
         ("output", run.output),
     ]
     return [(label, value) for label, value in facts if value]
+
+
+def _waits(steps: Sequence[Step]) -> list[tuple[str, str]]:
+    """What the run waits for at its gates."""
+    return [("waits for", _gate(step)) for step in steps if step.kind in GATE and step.status is StepStatus.SUSPENDED]
+
+
+def _gate(step: Step) -> str:
+    words = [f"{'resume' if step.kind is StepKind.SUSPEND else step.kind} {step.task!r}"]
+    if step.kind is StepKind.APPROVAL:
+        policy = Policy.from_json(step.options)
+        words.append(f"by {policy.approvers}{f' with scope {policy.scope}' if policy.scope else ''}")
+    if step.due_at is not None:
+        words.append(f"until {short_time(step.due_at)}")
+    return " ".join(words)
 
 
 def _rows(steps: Sequence[Step], attempts: Sequence[Attempt]) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""``flow start``, ``resume``, ``sweep``: making things move."""
+"""``flow start``, ``sweep``: making things move."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any, Final
 import click
 
 from pikkuflow.cli.context import extension, runtime
-from pikkuflow.cli.output import json_option, print_json
-from pikkuflow.cli.runs import run_option
+from pikkuflow.cli.output import json_option, say
 from pikkuflow.engine.sweep import SweepKind, recover
 from pikkuflow.engine.sweep import sweep as sweep_kind
 from pikkuflow.errors import DispatchError, NoBroker, ResultTimeout, RunCancelled, RunFailed
 
-__all__ = ["resume", "start", "sweep"]
+__all__ = ["start", "sweep"]
 
 _ENDED_OTHERWISE: Final = 3
 _TIMED_OUT: Final = 4
@@ -60,7 +59,7 @@ def start(
     except TypeError as error:
         raise click.UsageError(f"The arguments do not fit workflow {workflow!r}: {error}") from error
     if not (wait or inline):
-        _say({"id": run.run_id, "status": "running"}, run.run_id, json_=json_)
+        say({"id": run.run_id, "status": "running"}, run.run_id, json_=json_)
         return
     try:
         output = run.result(timeout=options["timeout"])
@@ -70,19 +69,7 @@ def start(
     except ResultTimeout as error:
         click.echo(str(error), err=True)
         ctx.exit(_TIMED_OUT)
-    _say({"id": run.run_id, "status": "completed", "output": output}, json.dumps(output, default=str), json_=json_)
-
-
-@click.command()
-@run_option
-@json_option
-@click.pass_context
-def resume(ctx: click.Context, run_id: str, *, json_: bool) -> None:
-    """Have a suspended run go on at once."""
-    runtime(ctx)
-    moved = extension(ctx).runs.get(run_id).resume()
-    text = f"Run {run_id} goes on." if moved else f"Run {run_id} was not suspended; nothing was done."
-    _say({"id": run_id, "resumed": bool(moved)}, text, json_=json_)
+    say({"id": run.run_id, "status": "completed", "output": output}, json.dumps(output, default=str), json_=json_)
 
 
 @click.command()
@@ -96,16 +83,9 @@ def sweep(ctx: click.Context, *, kind: str | None, json_: bool) -> None:
         raise NoBroker("Without a broker nothing can be sent again.", hint="Set broker_url or CELERY_BROKER_URL.")
     counts = sweep_kind(engine, SweepKind(kind)) if kind else recover(engine)
     document = asdict(counts)
-    _say(document, ", ".join(f"{name} {count}" for name, count in document.items()), json_=json_)
+    say(document, ", ".join(f"{name} {count}" for name, count in document.items()), json_=json_)
     if counts.unsent or counts.undelivered:
         raise DispatchError(
             f"{counts.unsent} run(s) and step(s) were found and not sent, {counts.undelivered} outcome(s) were not handed on.",
             hint="Nothing is lost: start what did not answer (above); a later sweep sends them.",
         )
-
-
-def _say(document: dict[str, Any], text: str, *, json_: bool) -> None:
-    if json_:
-        print_json(document)
-    else:
-        click.echo(text)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import ClaimId, Holder, PassId, RunId, StepName
 from pikkuflow.domain.run import Run
-from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepStatus
 from pikkuflow.domain.step import NewStep, Step
 
 __all__ = [
@@ -143,6 +143,8 @@ class StepWrite:
     ended: EndedAttempt | None = None
     started_seconds_ago: float = 0.0
     state: tuple[str, str] | None = None
+    no: int = 0
+    """The place of this write in the order of the run; a settled row keeps it (``first_no``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +170,10 @@ class Closing:
     mark. The mark and the count are cleared by an in-place outcome, never by closing. ``outcomes`` are in-place outcomes recorded
     first, in the same transaction; when one of them is refused, the pass is released with news and without a status, so that another
     meets what is there.
+
+    COMPENSATING stops an open run to undo it: rows end as with a settled status, the fans' counters go (every outcome is news from
+    here on), and news is raised for the pass that undoes. ``unwinds`` closes a pass of an unwind: it is written over compensating
+    only, keeps error and code, and tells the parent (design 3.7, D23).
     """
 
     status: RunStatus | None = None
@@ -180,6 +186,13 @@ class Closing:
     raise_news: bool = False
     broke_off: bool = False
     outcomes: tuple[StepWrite, ...] = ()
+    unwinds: bool = False
+
+    def moves(self, status: RunStatus) -> bool:
+        """Whether its status is written over that one."""
+        if self.status is None:
+            return False
+        return status is RunStatus.COMPENSATING if self.unwinds else status in OPEN_RUN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.gate import Terms
 from pikkuflow.domain.ids import StepName
 from pikkuflow.domain.status import Dispatch, StepKind
 from pikkuflow.domain.step import Step
@@ -23,11 +24,14 @@ __all__ = ["PlannedCall", "Reach", "Recorded", "StepCall", "Waiting"]
 class StepCall:
     """One durable call as the body wrote it. Cheap to make: nothing is encoded, checked or routed until the call turns out to be new.
 
-    ``name`` is the name given, or the task's. ``task`` is the Celery task of a TASK step, the workflow's name of a CHILD step.
+    ``name`` is the name given, or the task's. ``task`` is the Celery task of a TASK step, the workflow's name of a CHILD step, the reason
+    or signal of a gate.
     ``function`` is the callable of a FUNCTION or STATE step (called without arguments). ``retries`` of None means the setting's.
     ``retry_delay``: None means the setting's, else ``"exponential"`` or a number of seconds as text. ``options`` are the signature's own
-    (``queue``, ``priority``, ``time_limit``, ``countdown`` …). ``compensable`` is True when the task has a compensation.
-    ``quick``: its outcome may be kept for a moment and written with others; None means as its workflow says.
+    (``queue``, ``priority``, ``time_limit``, ``countdown`` …). ``undo_task`` is the task that undoes it (a child run: its workflow), or
+    None when it is not undone. ``detached``: a CHILD that nothing waits for. ``quick``: its outcome may be kept for a moment and written
+    with others; None means as its workflow says. ``timeout_seconds``: how long one attempt may take,
+    ``heartbeat_seconds``: and go without a heartbeat.
     """
 
     name: str
@@ -37,17 +41,37 @@ class StepCall:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     function: Callable[[], Any] | None = None
     seconds: float | None = None
-    """A sleep's length."""
+    """A sleep's length, a wait's time-out, an approval's expiry."""
     state_key: str | None = None
+    terms: Terms | None = None
+    """What an APPROVAL asks of its deciders."""
     retries: int | None = None
     retry_delay: str | None = None
     no_retry_on: tuple[type[BaseException], ...] = ()
     dispatch: Dispatch | None = None
     record_start: bool = False
     quick: bool | None = None
-    compensable: bool = False
+    undo_task: str | None = None
+    detached: bool = False
+    timeout_seconds: float | None = None
+    heartbeat_seconds: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     group: str | None = None
+
+    @property
+    def has_deadline(self) -> bool:
+        """Someone other than its worker has to see that its time is over, so it is not worked in a pass."""
+        return self.timeout_seconds is not None or self.heartbeat_seconds is not None
+
+    @property
+    def leaves_a_mark(self) -> bool:
+        """Once it is reached, stopping the run goes through an unwind."""
+        return self.undo_task is not None or self.kind is StepKind.MILESTONE or self.is_awaited_child
+
+    @property
+    def is_awaited_child(self) -> bool:
+        """A child run that is stopped with its parent."""
+        return self.kind is StepKind.CHILD and not self.detached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

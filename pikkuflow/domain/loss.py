@@ -5,8 +5,9 @@ from __future__ import annotations
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import StepName
 from pikkuflow.domain.status import SuspendCode
+from pikkuflow.domain.step import Step
 
-__all__ = ["child_ended", "lease_expired", "message_expired", "passes_lost"]
+__all__ = ["child_ended", "lease_expired", "message_expired", "overdue", "passes_lost", "timed_out"]
 
 
 def lease_expired(step: StepName, attempts: int) -> Failure:
@@ -25,6 +26,20 @@ def message_expired(step: StepName) -> Failure:
         message=f"Step {step!r} expired before a worker took it.",
         code="STEP_EXPIRED",
     )
+
+
+def timed_out(step: StepName, seconds: float, attempt: int) -> Failure:
+    """An attempt that took longer than the step's ``timeout``; what it still comes to is refused."""
+    text = f"Attempt {attempt} of step {step!r} took longer than its timeout of {seconds:g} s."
+    return Failure(type="TimeoutError", message=text, code="STEP_TIMEOUT")
+
+
+def overdue(row: Step) -> Failure:
+    """Why a claimed row is overdue: its attempt took too long, or gave no sign of life."""
+    if not row.is_silent:
+        return timed_out(row.name, row.timeout_seconds or 0.0, row.attempt)
+    text = f"Attempt {row.attempt} of step {row.name!r} gave no heartbeat for {row.heartbeat_seconds or 0.0:g} s."
+    return Failure(type="TimeoutError", message=text, code="HEARTBEAT_TIMEOUT")
 
 
 def passes_lost(passes: int) -> Failure:

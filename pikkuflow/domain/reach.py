@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pikkuflow.domain.status import Dispatch, StepKind, StepStatus
+from pikkuflow.domain.status import GATE, Dispatch, StepKind, StepStatus
 from pikkuflow.domain.step import Place, Step
 
 __all__ = ["Move", "move_for_new", "move_for_row", "needs_recorded_start", "stays_here"]
@@ -31,8 +31,12 @@ class Move(StrEnum):
     """Insert a sleep."""
     WAKE = "wake"
     """A sleep is over: record that."""
+    GATE = "gate"
+    """Reach a gate: it is open, or the pass ends here."""
     START_CHILD = "start_child"
     """Insert the child run and the row that it works."""
+    OVERDUE = "overdue"
+    """A worker has it for longer than one attempt may take: record that, and what follows."""
     WAIT = "wait"
     """In flight elsewhere, or not due: leave it alone."""
     KNOWN = "known"
@@ -59,6 +63,8 @@ def move_for_new(kind: StepKind, *, here: bool) -> Move:
     """The move for a call without a row; ``here`` is ``stays_here``."""
     if kind is StepKind.SLEEP:
         return Move.SLEEP
+    if kind in GATE:
+        return Move.GATE
     if kind is StepKind.CHILD:
         return Move.START_CHILD
     return Move.WORK if here else Move.DISPATCH
@@ -72,6 +78,8 @@ def move_for_row(row: Step, *, resend: bool = False) -> Move:
     """
     if row.is_settled:
         return Move.KNOWN
+    if row.kind in GATE:
+        return Move.GATE
     if Place.is_child(row.place):
         return Move.WAIT
     if Place.is_queue(row.place):
@@ -82,6 +90,8 @@ def move_for_row(row: Step, *, resend: bool = False) -> Move:
 def _move_for_dispatched(row: Step, *, resend: bool) -> Move:
     if row.status is StepStatus.PENDING:
         return Move.SEND if row.is_due else Move.WAIT
+    if row.is_overdue:
+        return Move.OVERDUE
     if row.status is StepStatus.RUNNING and row.is_lapsed:
         # The row stays running: the claim counts another attempt, or finds that none is left.
         return Move.SEND

@@ -7,6 +7,7 @@ from typing import Final
 from pikkuflow.errors import StepNameError
 
 __all__ = [
+    "MILESTONE_PREFIX",
     "NOW_STEP",
     "RANDOM_STEP",
     "STATE_PREFIX",
@@ -27,6 +28,9 @@ RANDOM_STEP: Final = "__random"
 
 STATE_PREFIX: Final = "__state:"
 """``wf.state.set(key, …)`` is the STATE step ``__state:<key>``."""
+
+MILESTONE_PREFIX: Final = "__milestone:"
+"""``wf.milestone(name)`` is the MILESTONE step ``__milestone:<name>``."""
 
 UNDO_SUFFIX: Final = ":compensate"
 """What undoes a step is named after it."""

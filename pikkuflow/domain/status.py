@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import Final
 
 __all__ = [
+    "GATE",
+    "GATE_CODES",
     "OPEN_RUN",
     "SETTLED_RUN",
     "SETTLED_STEP",
@@ -14,6 +16,7 @@ __all__ = [
     "StepKind",
     "StepStatus",
     "SuspendCode",
+    "gate_code",
 ]
 
 
@@ -71,6 +74,20 @@ class StepKind(StrEnum):
     """A run of another workflow."""
     STATE = "state"
     """``wf.state.set``."""
+    MILESTONE = "milestone"
+    """``wf.milestone``: an unwind goes back to the latest one."""
+    COMPENSATION = "compensation"
+    """What undoes another step (spec 2.12)."""
+    SUSPEND = "suspend"
+    """A gate that an explicit resume opens (spec 2.6)."""
+    APPROVAL = "approval"
+    """A gate that a person's decision opens (spec 2.7)."""
+    SIGNAL = "signal"
+    """A gate that a named signal opens."""
+
+
+GATE: Final = frozenset({StepKind.SUSPEND, StepKind.APPROVAL, StepKind.SIGNAL})
+"""Steps that wait for the outside: their rows are ``suspended`` until they are settled, and ``due_at`` is their time-out or expiry."""
 
 
 class Dispatch(StrEnum):
@@ -89,3 +106,20 @@ class SuspendCode(StrEnum):
     VERSION_CONFLICT = "VERSION_CONFLICT"
     PASS_LOST = "PASS_LOST"  # noqa: S105 - a pass is no password
     WORKFLOW_SUSPENDED = "WORKFLOW_SUSPENDED"
+    WAITING_FOR_APPROVAL = "WAITING_FOR_APPROVAL"
+    WAITING_FOR_SIGNAL = "WAITING_FOR_SIGNAL"
+
+
+_GATE_CODES: Final = {
+    StepKind.SUSPEND: SuspendCode.WORKFLOW_SUSPENDED,
+    StepKind.APPROVAL: SuspendCode.WAITING_FOR_APPROVAL,
+    StepKind.SIGNAL: SuspendCode.WAITING_FOR_SIGNAL,
+}
+
+GATE_CODES: Final = frozenset(_GATE_CODES.values())
+"""The run waits for the outside and for nothing else: it is not tried again with backoff, and shows the author's own text (D30)."""
+
+
+def gate_code(kind: StepKind) -> SuspendCode:
+    """Why a run that waits at a gate of that kind is suspended."""
+    return _GATE_CODES[kind]

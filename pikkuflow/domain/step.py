@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import ClaimId, FanId, RunId, StepName
 from pikkuflow.domain.status import SETTLED_STEP, StepKind, StepStatus
 
-__all__ = ["Attempt", "NewStep", "Place", "Step"]
+__all__ = ["NUMBERS_A_NEWS", "Attempt", "NewStep", "Place", "Step", "attempt_seconds", "first_no"]
+
+NUMBERS_A_NEWS: Final = 1 << 32
+
+
+def attempt_seconds(timeout: float | None, heartbeat: float | None, worked: float = 0.0) -> float | None:
+    """How long an attempt has from now until it is overdue, when it gives a sign of life now and has worked for ``worked`` seconds."""
+    limits = [] if timeout is None else [timeout - worked]
+    limits += [] if heartbeat is None else [heartbeat]
+    return min(limits, default=None)
+
+
+def first_no(news: int) -> int:
+    """The first of the numbers that order what happens while a run's newest news is that.
+
+    A pass that has seen ``news`` gives its own events the numbers after ``first_no(news)``, one by one. An outcome from elsewhere is
+    ``first_no(news + 1)``: what a body does next can rest on it only once a pass has loaded that news. So the numbers cost no statement,
+    and say what can rest on what, whatever the clocks say.
+    """
+    return news * NUMBERS_A_NEWS
 
 
 class Place:
@@ -77,6 +97,14 @@ class NewStep:
     fan_id: FanId | None = None
     from_step: StepName | None = None
     group: str | None = None
+    undo_task: str | None = None
+    """The task that undoes it (the workflow, for a child run); None: it is not undone. Recorded, so that an unwind asks no code."""
+    begun_no: int = 0
+    """Its place in the order of the run, see ``first_no``."""
+    timeout_seconds: float | None = None
+    """How long one attempt may take, from its claim."""
+    heartbeat_seconds: float | None = None
+    """How long one attempt may go without a heartbeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +149,15 @@ class Step:
     from_step: StepName | None
     group: str | None
     author: str | None
+    undo_task: str | None = None
+    begun_no: int = 0
+    settled_no: int | None = None
+    """When it began and settled, in the order of the run (``first_no``): what an unwind goes by. 0 and None before revision 0003."""
+    timeout_seconds: float | None = None
+    heartbeat_seconds: float | None = None
+    """How long one attempt may take, and go without a heartbeat; a claimed row's ``due_at`` is then when the first of them is over."""
+    details: str | None = None
+    """What an attempt said last at a heartbeat, as the codec's text; it outlives the attempt."""
     created_at: datetime
     running_at: datetime | None
     scheduled_at: datetime | None
@@ -130,6 +167,19 @@ class Step:
     def is_settled(self) -> bool:
         """It has its final outcome; ``failed`` always means exhausted (D2)."""
         return self.status in SETTLED_STEP
+
+    @property
+    def is_overdue(self) -> bool:
+        """A worker has it, and the time that its attempt may take is over."""
+        return self.status is StepStatus.RUNNING and self.due_at is not None and self.is_due
+
+    @property
+    def is_silent(self) -> bool:
+        """It is overdue, or will be, for want of a heartbeat: the time that its attempt may take is not over by then."""
+        if self.heartbeat_seconds is None or self.due_at is None or self.running_at is None:
+            return False
+        limit = self.timeout_seconds
+        return limit is None or self.due_at < self.running_at + timedelta(seconds=limit)
 
     @property
     def begun_at(self) -> datetime | None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.gate import shown_name
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import SETTLED_RUN, RunStatus, StepStatus
 from pikkuflow.domain.step import Step
 
-__all__ = ["RunHead", "RunSummary", "StepSummary", "head_of", "summary_of"]
+__all__ = ["RunHead", "RunSummary", "StepSummary", "head_of", "planned_step", "summary_of"]
 
 _MILLISECONDS: Final = 1000.0
+_WITH_OUTPUT: Final = frozenset({RunStatus.COMPLETED, RunStatus.COMPENSATED, RunStatus.COMPENSATION_FAILED})
 _ENDED_STEP: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED})
 
 
@@ -32,6 +34,8 @@ class StepSummary:
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it (spec 16.7)."""
         shown: dict[str, Any] = {"name": self.name, "status": self.status.value, "attempts": self.attempts}
+        if (reason := shown_name(self.name)) is not None:
+            shown["displayName"] = reason
         if self.duration_ms is not None:
             shown["duration"] = self.duration_ms
         return shown
@@ -69,13 +73,19 @@ class RunHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """A run's status with its steps. ``output`` is set only when it completed."""
+    """A run's status with its steps.
+
+    ``output`` is set only when it completed; ``rested_at`` names the milestone that a compensated run rests at; ``stuck_steps`` are the
+    steps that could not be undone, each with its ``stepName`` and ``error``.
+    """
 
     head: RunHead
     deterministic: bool
     planned_steps: tuple[str, ...] | None
     steps: tuple[StepSummary, ...]
     output: Any = None
+    rested_at: str | None = None
+    stuck_steps: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def id(self) -> RunId:
@@ -103,10 +113,20 @@ class RunSummary:
         if self.deterministic:
             shown["deterministic"] = True
         if self.planned_steps is not None:
-            shown["plannedSteps"] = [{"stepName": name} for name in self.planned_steps]
+            shown["plannedSteps"] = [planned_step(name) for name in self.planned_steps]
         if self.status is RunStatus.COMPLETED:
             shown["output"] = self.output
+        if self.rested_at is not None:
+            shown["restedAt"] = self.rested_at
+        if self.stuck_steps:
+            shown["stuckSteps"] = [dict(stuck) for stuck in self.stuck_steps]
         return shown
+
+
+def planned_step(name: str) -> dict[str, Any]:
+    """A planned step as JSON has it (spec 16.7): a gate is shown by its reason."""
+    reason = shown_name(name)
+    return {"stepName": name} if reason is None else {"stepName": name, "displayName": reason}
 
 
 def head_of(run: Run) -> RunHead:
@@ -128,13 +148,16 @@ def summary_of(run: Run, steps: Sequence[Step], decode: Callable[[str], Any]) ->
 
     A step's row shows its latest attempt, so the greatest attempt number wins by construction (D7, spec 10.1).
     """
-    has_output = run.status is RunStatus.COMPLETED and run.output is not None
+    output = decode(run.output) if run.status in _WITH_OUTPUT and run.output is not None else None
+    end = output if run.status is not RunStatus.COMPLETED and isinstance(output, dict) else {}
     return RunSummary(
         head=head_of(run),
         deterministic=run.deterministic,
         planned_steps=None if run.planned_steps is None else tuple(json.loads(run.planned_steps)),
         steps=tuple(_step(step) for step in sorted(steps, key=lambda step: step.seq)),
-        output=decode(run.output) if has_output and run.output is not None else None,
+        output=output if run.status is RunStatus.COMPLETED else None,
+        rested_at=end.get("restedAt"),
+        stuck_steps=tuple(end.get("stuckSteps", ())),
     )
 
 

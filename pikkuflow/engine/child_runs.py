@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from pikkuflow.domain.act import RunRef
-from pikkuflow.domain.command import PlannedCall
+from pikkuflow.domain.command import PlannedCall, Recorded
 from pikkuflow.domain.ids import RunId, StepName, invocation_id
 from pikkuflow.domain.run import NewRun, ParentStep, Run
 from pikkuflow.domain.step import Step
@@ -14,14 +14,26 @@ from pikkuflow.engine.open_pass import OpenPass
 from pikkuflow.engine.send import wake_runs
 from pikkuflow.engine.step_rows import child_step
 
-__all__ = ["begin_child", "child_of", "work_child"]
+__all__ = ["begin_child", "begin_detached", "child_of", "work_child"]
 
 
 def begin_child(p: OpenPass, planned: PlannedCall, child: NewRun) -> None:
     """Insert the child run and the parent's row with one transaction, then wake the child."""
-    p.start_child(child_step(planned, child.id, lease_seconds=p.rt.settings.step_lease_seconds), child)
+    p.start_child(child_step(p, planned, child.id), child)
     if p.works_child is None:
         wake_runs(p.rt, [RunRef(id=child.id, workflow=child.workflow)])
+
+
+def begin_detached(p: OpenPass, planned: PlannedCall, child: NewRun) -> Recorded:
+    """Insert a child run that outlives its parent; the parent's row has succeeded with the child's id."""
+    result = p.rt.codec.encode(child.id, what=f"the run of step {planned.name!r}")
+    p.start_child(child_step(p, planned, child.id), child, result=result)
+    if p.works_child is None:
+        wake_runs(p.rt, [RunRef(id=child.id, workflow=child.workflow)])
+    else:
+        works_child = p.works_child
+        p.ask(lambda: works_child(child.id))
+    return Recorded(value=child.id)
 
 
 def work_child(p: OpenPass, name: StepName, child: RunId) -> Step | None:
@@ -55,7 +67,7 @@ def child_of(p: OpenPass, planned: PlannedCall) -> NewRun:
         wire=_wire_of(run, planned.name),
         planned_steps=None if plan is None else json.dumps(list(plan)),
         deterministic=definition.deterministic if definition is not None else False,
-        parent=ParentStep(run_id=run.id, step=planned.name),
+        parent=None if call.detached else ParentStep(run_id=run.id, step=planned.name),
     )
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 from pikkuflow.domain.act import Closed, Closing, RunRef
 from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.ids import StepName
 from pikkuflow.domain.run import Run
-from pikkuflow.domain.status import SETTLED_RUN, RunStatus
+from pikkuflow.domain.status import GATE_CODES, SETTLED_RUN, RunStatus
+from pikkuflow.domain.stop import CANCEL_CODE, cancelled_failure
 from pikkuflow.domain.transitions import RunEvent, next_run_status
 from pikkuflow.engine.deliver import deliver
 from pikkuflow.engine.describe_error import failure_of
@@ -19,7 +21,7 @@ from pikkuflow.engine.open_pass import OpenPass
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import wake_runs
 from pikkuflow.engine.suspensions import backoff_seconds
-from pikkuflow.errors import PayloadError
+from pikkuflow.errors import PayloadError, RunCancelled
 from pikkuflow.ports import PassOutcome
 from pikkuflow.replay.outcome import Completed, Failed, Outcome
 from pikkuflow.replay.park import Parked, ParkReason
@@ -32,18 +34,20 @@ def closing_of(p: OpenPass, outcome: Outcome) -> Closing | None:
     if isinstance(outcome, Completed):
         return _completed(p, outcome.value)
     if isinstance(outcome, Failed):
-        return failed_closing(p.run, failure_of(outcome.error))
+        return _failed(p, outcome.error)
     return _parked(p, outcome.parked)
 
 
-def failed_closing(run: Run, failure: Failure) -> Closing:
-    """The run failed by that."""
-    return Closing(status=next_run_status(run.status, RunEvent.FAIL), error=failure, code=failure.code)
+def failed_closing(run: Run, failure: Failure, *, undo: bool, sent: tuple[StepName, ...] = ()) -> Closing:
+    """The run failed by that, or was called off by its own body. ``undo``: something it did may have to be undone first (spec 2.12)."""
+    event = RunEvent.CANCEL if failure.code == CANCEL_CODE else RunEvent.FAIL
+    status = next_run_status(run.status, RunEvent.UNWIND if undo else event)
+    return Closing(status=status, error=failure, code=failure.code, sent=sent)
 
 
 def outcome_of(closing: Closing | None) -> PassOutcome:
     """The pass as observers see it (D31)."""
-    if closing is None or closing.status in {None, RunStatus.RUNNING, RunStatus.SUSPENDED}:
+    if closing is None or (not closing.unwinds and closing.status in {None, RunStatus.RUNNING, RunStatus.SUSPENDED}):
         return PassOutcome.INTERRUPTED
     return PassOutcome.COMPLETED if closing.status is RunStatus.COMPLETED else PassOutcome.FAILED
 
@@ -73,11 +77,18 @@ def send_after(
         rt.hints.leave(run.id, due_seconds)
 
 
+def _failed(p: OpenPass, error: BaseException) -> Closing:
+    failure = failure_of(error)
+    if isinstance(error, RunCancelled) and error.run_id == p.run.id:
+        failure = cancelled_failure(error.message)
+    return failed_closing(p.run, failure, undo=p.may_undo, sent=tuple(p.sent))
+
+
 def _completed(p: OpenPass, value: Any) -> Closing:
     try:
         output = p.rt.codec.encode(value, what=f"the output of workflow {p.run.workflow!r}")
     except PayloadError as error:
-        return failed_closing(p.run, failure_of(error))
+        return _failed(p, error)
     return Closing(status=next_run_status(p.run.status, RunEvent.COMPLETE), output=output, sent=tuple(p.sent))
 
 
@@ -99,7 +110,7 @@ def _parked(p: OpenPass, parked: Parked) -> Closing | None:
 
 def _suspended(p: OpenPass, parked: Parked) -> Closing:
     due = parked.due_seconds
-    if due is None and parked.code is not None:
+    if due is None and parked.code is not None and parked.code not in GATE_CODES:
         due = backoff_seconds(p.rt, p.history, parked.code)
     p.note_due(due)
     return Closing(
@@ -112,6 +123,5 @@ def _suspended(p: OpenPass, parked: Parked) -> Closing:
 
 
 def _as_closed(rt: Runtime, run: Run, closing: Closing, status: RunStatus) -> Run:
-    return replace(
-        run, status=status, output=closing.output, error=closing.error, code=closing.code, finished_at=rt.clock.now()
-    )
+    ended = replace(run, status=status, output=closing.output, finished_at=rt.clock.now())
+    return ended if closing.unwinds else replace(ended, error=closing.error, code=closing.code)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from pikkuflow.domain.ids import RunId, StepName, invocation_id
-from pikkuflow.errors import PikkuFlowError
+from pikkuflow.domain.stop import StepStanding
+from pikkuflow.errors import PikkuFlowError, RunCancelled, StepSuperseded
 from pikkuflow.ports import StepWork
 
 __all__ = ["CurrentStep", "current_step", "step_context"]
@@ -19,7 +21,7 @@ class CurrentStep:
     """Which attempt at which step is worked here.
 
     ``attempt`` counts from 1. ``invocation_id`` is the idempotency key: the same for every attempt at this step of this run (spec 1.2).
-    ``owner`` is who started the run, or None.
+    ``owner`` is who started the run, or None. ``details`` is what an attempt at this step last said to ``heartbeat``, or None.
     """
 
     run_id: RunId
@@ -28,6 +30,49 @@ class CurrentStep:
     invocation_id: str
     workflow: str
     owner: str | None
+    details: Any = None
+    _beat: Callable[[Any, bool], StepStanding] | None = field(default=None, repr=False, compare=False)
+
+    def is_cancelled(self) -> bool:
+        """Whether this attempt works in vain: its run was stopped, or another attempt took its place. One read of the database.
+
+        What a stopped run's step still does is undone with the rest. Raises ``StoreUnavailable``.
+        """
+        return self._standing() is not StepStanding.WORKING
+
+    def raise_if_cancelled(self) -> None:
+        """Leave the task when it works in vain.
+
+        Raises:
+            RunCancelled: the run was stopped.
+            StepSuperseded: another attempt took this one's place.
+            StoreUnavailable: the database stayed away.
+        """
+        self._raise(self._standing())
+
+    def heartbeat(self, details: Any = None) -> None:
+        """Say that the work goes on: the step's ``heartbeat_timeout``, if it has one, begins again.
+
+        ``details`` (a JSON value) are what the next attempt finds in ``current_step().details``.
+
+        Raises:
+            RunCancelled: the run was stopped: the work is wanted no more.
+            StepSuperseded: another attempt took this one's place.
+            PayloadError: the details cannot be stored.
+            StoreUnavailable: the database stayed away.
+        """
+        self._raise(self._standing(details, lives=True))
+
+    def _standing(self, details: Any = None, *, lives: bool = False) -> StepStanding:
+        return StepStanding.WORKING if self._beat is None else self._beat(details, lives)
+
+    def _raise(self, standing: StepStanding) -> None:
+        if standing is StepStanding.STOPPED:
+            raise RunCancelled(f"Run {self.run_id!r} was stopped while step {self.step!r} worked.", self.run_id)
+        if standing is StepStanding.OUTDATED:
+            raise StepSuperseded(
+                f"Attempt {self.attempt} of step {self.step!r} was outdated by another.", self.step, self.attempt
+            )
 
 
 _STEP: ContextVar[CurrentStep | None] = ContextVar("pikkuflow_current_step", default=None)
@@ -58,6 +103,8 @@ def step_context(work: StepWork) -> Iterator[CurrentStep]:
         invocation_id=invocation_id(work.run_id, work.step),
         workflow=work.workflow,
         owner=work.owner,
+        details=work.details,
+        _beat=work.beat,
     )
     token = _STEP.set(step)
     try:

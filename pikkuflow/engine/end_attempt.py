@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pikkuflow.domain.failure import Failure
-from pikkuflow.domain.ids import StepName
+from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.retry import RetryPolicy
 from pikkuflow.domain.status import StepStatus
 from pikkuflow.engine.describe_error import failure_of
 from pikkuflow.engine.runtime import Runtime
-from pikkuflow.errors import PayloadError, StepIgnored
+from pikkuflow.errors import PayloadError, RunCancelled, StepIgnored
 from pikkuflow.ports import Attempted, AttemptEnd
 
 __all__ = ["Ending", "Tried", "ending_of"]
@@ -22,6 +22,7 @@ __all__ = ["Ending", "Tried", "ending_of"]
 class Tried:
     """Which attempt ended, under which policy."""
 
+    run_id: RunId
     step: StepName
     attempt: int
     retries: int
@@ -71,9 +72,14 @@ def ending_of(rt: Runtime, tried: Tried, attempted: Attempted) -> Ending:
                 type=failure.type, message=failure.message, traceback=failure.traceback, code=StepIgnored.code
             ),
         )
-    if attempted.end is AttemptEnd.GAVE_UP:
+    if attempted.end is AttemptEnd.GAVE_UP or _is_told_off(error, tried):
         return Ending(status=StepStatus.FAILED, error=failure_of(error))
     return _retried(rt, tried, attempted, error)
+
+
+def _is_told_off(error: BaseException, tried: Tried) -> bool:
+    """The step left because its run was stopped (``raise_if_cancelled``): no attempt will follow."""
+    return isinstance(error, RunCancelled) and error.run_id == tried.run_id
 
 
 def _retried(rt: Runtime, tried: Tried, attempted: Attempted, error: BaseException) -> Ending:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, RunRef
 from pikkuflow.domain.ids import ClaimId, RunId, StepName
 from pikkuflow.domain.run import Run
+from pikkuflow.domain.status import RunStatus
 from pikkuflow.domain.step import Step
 from pikkuflow.engine.missing_task import suspend_for_missing_task
 from pikkuflow.engine.orchestrate import orchestrate
@@ -52,9 +53,19 @@ def execute_step(
     if claims.run is None:
         return
     warn_of_short_leases(rt, claims.claimed)
-    wakes = _work(rt, claims.run, claims.claimed, wakes=claims.wake)
+    _leave_deadlines(rt, claims)
+    is_late = claims.run.status is RunStatus.COMPENSATING and ClaimRefusal.STOPPED in {why for _, why in claims.refused}
+    # The unwind waits for the step whose worker was lost, and nobody else tells it.
+    wakes = _work(rt, claims.run, claims.claimed, wakes=claims.wake or is_late)
     if wakes:
         _go_on(rt, claims.run, may_continue=may_continue)
+
+
+def _leave_deadlines(rt: Runtime, claims: Claims) -> None:
+    """Whoever works may hang: the run is looked at when the time of an attempt is over."""
+    limits = [step.due_in_seconds for step in claims.claimed if step.due_in_seconds is not None]
+    if limits and claims.run is not None:
+        rt.hints.leave(claims.run.id, min(limits))
 
 
 def _work(rt: Runtime, run: Run, claimed: Sequence[Step], *, wakes: bool) -> bool:

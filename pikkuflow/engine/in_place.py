@@ -13,17 +13,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from pikkuflow.domain import loss
 from pikkuflow.domain.act import EndedAttempt, PassNews, StepMessage, StepWrite
 from pikkuflow.domain.command import Recorded, StepCall, Waiting
 from pikkuflow.domain.reach import needs_recorded_start
 from pikkuflow.domain.status import StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
+from pikkuflow.engine.beat import beat_of, details_of
 from pikkuflow.engine.current_step import step_context
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
 from pikkuflow.engine.open_pass import OpenPass
 from pikkuflow.engine.own_values import own_value
 from pikkuflow.engine.send import SOON_SECONDS, routed, send_steps
-from pikkuflow.engine.step_rows import arguments_of, options_of
+from pikkuflow.engine.step_rows import given_to, options_of
 from pikkuflow.engine.suspensions import missing_task
 from pikkuflow.engine.tell import warn
 from pikkuflow.engine.watch_starts import WATCH
@@ -36,13 +38,17 @@ __all__ = ["Assignment", "work_in_place"]
 _TRAVELS: Final = ("queue", "exchange", "routing_key", "time_limit", "soft_time_limit")
 """Options that only a message can carry out."""
 
+_TASKS: Final = frozenset({StepKind.TASK, StepKind.COMPENSATION})
+"""Steps that are a Celery task; the others are calls of the workflow's own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """An attempt to be worked here.
 
     ``expects`` is the attempt that the row shows when this one supersedes it. ``starts`` says that its start is recorded whatever the
-    policy says (it was taken back, or is charged for a lost pass). ``override`` is what the task's own ``retry`` changed.
+    policy says (it was taken back, or is charged for a lost pass). ``override`` is what the task's own ``retry`` changed, ``details`` what
+    an attempt said last.
     """
 
     call: StepCall
@@ -51,6 +57,7 @@ class Assignment:
     expects: int | None = None
     starts: bool = False
     override: str | None = None
+    details: str | None = None
 
 
 def work_in_place(p: OpenPass, assignment: Assignment) -> Recorded | Waiting:
@@ -69,7 +76,12 @@ def work_in_place(p: OpenPass, assignment: Assignment) -> Recorded | Waiting:
             p.note_due(ending.delay_seconds)
             return Waiting(due_in_seconds=ending.delay_seconds)
         assignment = replace(
-            assignment, attempt=assignment.attempt + 1, expects=None, starts=False, override=ending.override
+            assignment,
+            attempt=assignment.attempt + 1,
+            expects=None,
+            starts=False,
+            override=ending.override,
+            details=attempt.details,
         )
         p.yield_if_due()
 
@@ -115,6 +127,8 @@ class _Attempt:
         """What the attempt did reached ``commit``: nothing may be recorded for it any more."""
         self.leaves = False
         """The task asked that its next attempt be worked elsewhere: its row becomes a dispatched one."""
+        self.details = assignment.details
+        """What this attempt said last at a heartbeat, or else one before it."""
         self._started_at = p.rt.clock.monotonic()
 
     def work(self) -> Ending:
@@ -142,7 +156,7 @@ class _Attempt:
     def _run(self) -> None:
         work: StepWork = self._p.ask(self._step_work)
         try:
-            if self._assigned.step.kind is StepKind.TASK:
+            if self._assigned.step.kind in _TASKS:
                 self._p.rt.runner.run(work, self._commit)
             else:
                 self._call(work)
@@ -179,6 +193,7 @@ class _Attempt:
 
     def _commit(self, attempted: Attempted) -> bool:
         self._is_told = True
+        attempted = self._in_time(attempted)
         ending: Ending = self._p.ask(lambda: ending_of(self._p.rt, self._tried(), attempted))
         self.leaves = not ending.is_last and self._goes_elsewhere(ending)
         if self._is_quick and ending.status is StepStatus.SUCCEEDED:
@@ -188,6 +203,14 @@ class _Attempt:
         self._ending = ending
         return ending.answer_to(attempted)
 
+    def _in_time(self, attempted: Attempted) -> Attempted:
+        """A late outcome is refused. Here nobody else could have seen the time pass: the step is worked in its run's own pass."""
+        limit, took = self._assigned.call.timeout_seconds, self._seconds()
+        if limit is None or took <= limit:
+            return attempted
+        error = TimeoutError(loss.timed_out(self._assigned.step.name, limit, self._assigned.attempt).message)
+        return Attempted(end=AttemptEnd.RAISED, error=error)
+
     # --- records ----------------------------------------------------------------------------------------------------
     def _starts_recorded(self) -> bool:
         call, assigned = self._assigned.call, self._assigned
@@ -196,7 +219,7 @@ class _Attempt:
             or self._p.rt.settings.record_start_seconds <= 0
             or needs_recorded_start(
                 retries=assigned.step.retries,
-                compensable=call.compensable,
+                compensable=call.undo_task is not None,
                 asked=call.record_start,
                 lost=self._p.is_lost,
             )
@@ -225,6 +248,7 @@ class _Attempt:
                 error=ending.error,
                 started_seconds_ago=ago,
                 state=(assigned.call.state_key or "", ending.result or "null") if is_set else None,
+                no=self._p.next_no(),
             )
         return StepWrite(
             step=replace(assigned.step, place=Place.QUEUE) if self.leaves else assigned.step,
@@ -272,6 +296,7 @@ class _Attempt:
     def _tried(self) -> Tried:
         assigned = self._assigned
         return Tried(
+            run_id=self._p.run.id,
             step=assigned.step.name,
             attempt=assigned.attempt,
             retries=assigned.step.retries,
@@ -280,7 +305,7 @@ class _Attempt:
 
     def _step_work(self) -> StepWork:
         assigned, run = self._assigned, self._p.run
-        given = arguments_of(self._p.rt, assigned.step.args, assigned.override)
+        given = given_to(self._p.rt, run.id, assigned.step, assigned.override)
         return StepWork(
             run_id=run.id,
             step=assigned.step.name,
@@ -295,4 +320,12 @@ class _Attempt:
             wire=run.wire,
             from_step=assigned.step.from_step,
             no_retry_on=assigned.call.no_retry_on,
+            details=details_of(self._p.rt, assigned.details),
+            beat=beat_of(self._p.rt, run.id, assigned.step, assigned.attempt, before=self._show_start),
         )
+
+    def _show_start(self, details: str) -> None:
+        self.details = details
+        # As the watch does.
+        if self._p.flush_aside():
+            self._p.rt.store.record(self._p.ref, self._start(self._seconds()))

@@ -13,11 +13,12 @@ from typing import Any, Final, NoReturn
 from pikkuflow.domain.act import PassNews, PassRef, StepWrite
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import WorkflowDefinition
+from pikkuflow.domain.gate_act import GateReached, GateVerdict
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import NewRun
-from pikkuflow.domain.status import OPEN_RUN, Dispatch, StepStatus, SuspendCode
-from pikkuflow.domain.step import NewStep
+from pikkuflow.domain.status import SETTLED_RUN, Dispatch, RunStatus, StepKind, StepStatus, SuspendCode
+from pikkuflow.domain.step import NewStep, Step, first_no
 from pikkuflow.engine.kept_outcomes import KeptOutcomes
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.replay.park import Parked, ParkReason
@@ -34,19 +35,25 @@ class OpenPass:
     """A pass that holds its run. ``works_child`` is given when the caller waits for the whole run (``run_inline``)."""
 
     def __init__(
-        self, rt: Runtime, history: History, definition: WorkflowDefinition, works_child: WorkChild | None = None
+        self, rt: Runtime, history: History, definition: WorkflowDefinition | None, works_child: WorkChild | None = None
     ) -> None:
         self.rt = rt
         self.history = history
         self.run = history.run
-        self.definition = definition
         self.works_child = works_child
         self.ref = PassRef(run_id=history.run.id, pass_id=history.pass_id)
-        self.wish = definition.dispatch or Dispatch(rt.settings.dispatch)
+        self._is_quick = definition is not None and definition.quick
+        self.wish = (definition and definition.dispatch) or Dispatch(rt.settings.dispatch)
+        self.unwinds = history.run.status is RunStatus.COMPENSATING
+        """It undoes its run; otherwise it works the body."""
+        self.leaves_a_mark = False
+        """It reached a call that an unwind has to know of."""
         self.is_lost = history.run.lost
         """A pass before this one ended unclosed and no in-place outcome followed (design 2)."""
         self.resends = history.run.code == SuspendCode.TASK_NOT_FOUND
         self.worked = 0
+        self.has_in_flight = False
+        """A call that the body has reached in this pass has no outcome yet."""
         self.sent: list[StepName] = []
         self.due_seconds: float | None = None
         """The earliest time at which another pass is worth it."""
@@ -54,6 +61,7 @@ class OpenPass:
         """What ended the pass from below; the body must not see it."""
         self._kept = KeptOutcomes(self._store, rt.clock)
         self._opened_at = rt.clock.monotonic()
+        self._no: int | None = None
 
     # --- writing ----------------------------------------------------------------------------------------------------
     def record(self, write: StepWrite) -> PassNews:
@@ -97,17 +105,47 @@ class OpenPass:
 
     def keeps(self, call: StepCall) -> bool:
         """The author of the step, else of the workflow, has its outcomes kept."""
-        return self.definition.quick if call.quick is None else call.quick
+        if self.unwinds:
+            return False
+        return self._is_quick if call.quick is None else call.quick
 
     def insert(self, steps: Sequence[NewStep], *, joined: bool = False) -> None:
         """Insert rows, all or none. Parks when the pass is fenced or the run stopped."""
         self.flush()
         self._seen([self._asked(lambda: self.rt.store.insert_steps(self.ref, steps, joined=joined))])
 
-    def start_child(self, step: NewStep, child: NewRun) -> None:
+    def start_child(self, step: NewStep, child: NewRun, *, result: str | None = None) -> None:
         """Insert a child run and the row that it works. Parks when the pass is fenced or the run stopped."""
         self.flush()
-        self._seen([self._asked(lambda: self.rt.store.start_child(self.ref, step, child))])
+        self._seen([self._asked(lambda: self.rt.store.start_child(self.ref, step, child, result=result))])
+
+    def unwind_child(self, step: NewStep, child: RunId) -> None:
+        """Have a completed child undo itself. Parks when the pass is fenced."""
+        self._seen([self._asked(lambda: self.rt.store.unwind_child(self.ref, step, child))])
+
+    def next_no(self) -> int:
+        """The next number in the order of the run (``first_no``)."""
+        if self._no is None:
+            first, after = first_no(self.run.seen), first_no(self.run.seen + 1)
+            known = (no for row in self.history.steps for no in (row.begun_no, row.settled_no or 0) if no < after)
+            self._no = max(first, *known, first)
+        self._no += 1
+        return self._no
+
+    def reach_gate(self, step: NewStep) -> GateReached:
+        """Reach a gate. Parks when the pass is fenced or the run stopped."""
+        self.flush()
+        reached: GateReached | None = self._asked(lambda: self.rt.store.reach_gate(self.ref, step))
+        self._seen([None if reached is None else reached.news])
+        if reached is None:
+            raise Parked(ParkReason.SUPERSEDED)
+        return reached
+
+    def settle_gate(self, verdict: GateVerdict) -> None:
+        """Store what became of an approval's decisions. Parks when the pass is fenced or the run stopped."""
+        news = self._seen([self._asked(lambda: self.rt.store.settle_gate(self.ref, verdict))])
+        if news is not None:
+            self.stop_if_told(news)
 
     def ask(self, question: Callable[[], Any]) -> Any:
         """Ask the store or the codec something whose failure is not the body's."""
@@ -116,7 +154,7 @@ class OpenPass:
     # --- ends -------------------------------------------------------------------------------------------------------
     def stop_if_told(self, news: PassNews) -> None:
         """Park when the run was stopped meanwhile: the outcome is recorded, the body sees no more (design 2)."""
-        if news.status not in OPEN_RUN:
+        if self.unwinds != (news.status is RunStatus.COMPENSATING) or news.status in SETTLED_RUN:
             raise Parked(ParkReason.STOPPED)
 
     def yield_if_due(self) -> None:
@@ -131,6 +169,11 @@ class OpenPass:
         """Leave the body for a reason that is not its own; the pass raises the error once the body is left."""
         self.broken = error
         raise Parked(ParkReason.WAITING)
+
+    @property
+    def may_undo(self) -> bool:
+        """Whether a failing run goes through an unwind: something it began, here or before, can be undone."""
+        return self.leaves_a_mark or any(map(_leaves_a_mark, self.history.steps))
 
     # --- remembering ------------------------------------------------------------------------------------------------
     def note_due(self, seconds: float | None) -> None:
@@ -178,3 +221,10 @@ class OpenPass:
             if not last.written:
                 raise Parked(ParkReason.STOPPED)
         return last
+
+
+def _leaves_a_mark(row: Step) -> bool:
+    """Also a row that waited when the pass opened: a worker may have taken it since."""
+    if row.kind is StepKind.CHILD and not row.is_settled:
+        return True
+    return row.kind is StepKind.MILESTONE or (row.undo_task is not None and row.status is not StepStatus.CANCELLED)

@@ -18,9 +18,11 @@ from pikkuflow.domain.reach import Move, move_for_new, move_for_row, needs_recor
 from pikkuflow.domain.run import NewRun
 from pikkuflow.domain.status import StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place, Step
-from pikkuflow.engine.child_runs import begin_child, child_of, work_child
+from pikkuflow.engine.child_runs import begin_child, begin_detached, child_of, work_child
+from pikkuflow.engine.gates import pass_gate
 from pikkuflow.engine.in_place import Assignment, work_in_place
 from pikkuflow.engine.open_pass import OpenPass
+from pikkuflow.engine.overdue import end_overdue
 from pikkuflow.engine.send import SOON_SECONDS, message_of, send_steps
 from pikkuflow.engine.step_rows import new_step, step_of_row
 from pikkuflow.engine.suspensions import missing_task
@@ -64,12 +66,15 @@ class Performer:
         self._warn_of_length(reach)
         self._refuse_missing(planned)
         is_sent = self._send(planned, chunk=reach.chunk)
-        return tuple([self._answer(item, is_sent=is_sent) for item in planned])
+        answers = tuple([self._answer(item, is_sent=is_sent) for item in planned])
+        self._p.has_in_flight = self._p.has_in_flight or any(isinstance(answer, Waiting) for answer in answers)
+        return answers
 
     # --- decide -----------------------------------------------------------------------------------------------------
     def _plan(self, call: PlannedCall, reach: Reach) -> _Planned:
         if call.row is not None:
             return self._plan_row(call, call.row)
+        self._p.leaves_a_mark = self._p.leaves_a_mark or call.call.leaves_a_mark
         kind = call.call.kind
         if kind is not StepKind.TASK:
             return self._plan_own(call)
@@ -91,7 +96,7 @@ class Performer:
         here = stays_here(
             StepKind.TASK,
             call.call.dispatch or self._p.wish,
-            route.leaves,
+            route.leaves or ("timeout" if call.call.has_deadline else None),
             together=together,
             inline=self._p.run.inline,
         )
@@ -173,11 +178,15 @@ class Performer:
     # --- answer -----------------------------------------------------------------------------------------------------
     def _answer(self, item: _Planned, *, is_sent: bool) -> Recorded | Waiting:
         row, step = item.call.row, item.step
+        if item.child is not None and item.call.call.detached:
+            return begin_detached(self._p, item.call, item.child)
         if item.child is not None:
             begin_child(self._p, item.call, item.child)
             return self._work_child(item, item.child.id)
         if step is None:
             raise AssertionError(f"no row for {item.call.name!r}")
+        if item.move is Move.GATE:
+            return pass_gate(self._p, item.call, step)
         if item.move is Move.DISPATCH or item.move is Move.SEND:
             return self._waiting(SOON_SECONDS if not is_sent else step.delay_seconds)
         if item.move is Move.SLEEP:
@@ -189,11 +198,17 @@ class Performer:
     def _go_on(self, move: Move, row: Step, item: _Planned) -> Recorded | Waiting:
         step = step_of_row(row, place=self._in_pass)
         if move is Move.WORK:
-            return self._work(Assignment(call=item.call.call, step=step, attempt=row.attempt, override=row.override))
+            return self._work(
+                Assignment(
+                    call=item.call.call, step=step, attempt=row.attempt, override=row.override, details=row.details
+                )
+            )
         if move is Move.TAKE_BACK:
             return self._take_back(item, step, row)
         if move is Move.EXHAUST:
             return self._exhaust(step, row)
+        if move is Move.OVERDUE:
+            return end_overdue(self._p, row)
         if move is Move.WAKE:
             return self._succeed(step, row.attempt)
         if move is Move.KNOWN:
@@ -206,7 +221,7 @@ class Performer:
     def _work_new(self, item: _Planned, step: NewStep) -> Recorded | Waiting:
         call = item.call.call
         is_charged = self._p.is_lost and not needs_recorded_start(
-            retries=step.retries, compensable=call.compensable, asked=call.record_start, lost=False
+            retries=step.retries, compensable=call.undo_task is not None, asked=call.record_start, lost=False
         )
         if is_charged:
             # The pass that was lost may have died over this very step, unseen (design 2).
@@ -223,6 +238,7 @@ class Performer:
                 expects=row.attempt,
                 starts=True,
                 override=row.override,
+                details=row.details,
             )
         )
 
@@ -233,7 +249,8 @@ class Performer:
     def _exhaust(self, step: NewStep, row: Step) -> Recorded:
         failure = loss.lease_expired(step.name, row.attempt)
         self._lost(step, row.attempt, exhausted=True)
-        news = self._p.record(StepWrite(step=step, attempt=row.attempt, status=StepStatus.FAILED, error=failure))
+        write = StepWrite(step=step, attempt=row.attempt, status=StepStatus.FAILED, error=failure, no=self._p.next_no())
+        news = self._p.record(write)
         self._p.stop_if_told(news)
         return Recorded(failure=failure, attempts=row.attempt)
 
@@ -243,7 +260,8 @@ class Performer:
         return self._waiting(step.delay_seconds)
 
     def _succeed(self, step: NewStep, attempt: int) -> Recorded:
-        news = self._p.record(StepWrite(step=step, attempt=attempt, status=StepStatus.SUCCEEDED, result="null"))
+        write = StepWrite(step=step, attempt=attempt, status=StepStatus.SUCCEEDED, result="null", no=self._p.next_no())
+        news = self._p.record(write)
         self._p.stop_if_told(news)
         return Recorded(attempts=attempt)
 

@@ -1,26 +1,28 @@
-"""The user's handle on a run: ask for its status, wait for its result, watch it, resume it (spec 10).
+"""The user's handle on a run: ask for its status, wait for its result, watch it, resume it, answer what it waits for (spec 10).
 
-A handle holds an id and the way to a runtime, nothing else: it can be made for any run, in any process that has the same database.
+A handle holds an id, the way to a runtime and whom it speaks for, nothing else: it can be made for any run, in any process that has the
+same database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final, Generic, TypeVar, overload
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, TypeVar
 
+from pikkuflow.domain.gate import Decider
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.run import Run as StoredRun
-from pikkuflow.domain.run import RunFilter, RunKey
-from pikkuflow.domain.status import SETTLED_RUN, RunStatus, SuspendCode
-from pikkuflow.domain.summary import RunHead, RunSummary, head_of, summary_of
-from pikkuflow.engine.resume import resume_run
-from pikkuflow.engine.run_inline import run_inline
+from pikkuflow.domain.status import GATE_CODES, SETTLED_RUN, RunStatus
+from pikkuflow.domain.summary import RunHead, RunSummary, head_of, planned_step, summary_of
+from pikkuflow.engine.approve import approve
+from pikkuflow.engine.call_off import call_off
+from pikkuflow.engine.find_run import check_owner, load_run
+from pikkuflow.engine.resume import resume
 from pikkuflow.engine.runtime import Runtime
-from pikkuflow.errors import ResultTimeout, RunCancelled, RunFailed, RunNotFound
+from pikkuflow.engine.signal import send_signal
+from pikkuflow.errors import ResultTimeout, RunCancelled, RunFailed
 
-__all__ = ["Frame", "Run", "RunPage", "Runs"]
+__all__ = ["Frame", "Run"]
 
 R = TypeVar("R")
 Frame = dict[str, Any]
@@ -35,27 +37,39 @@ _SUSPENDED_TEXT: Final = "The run is suspended."
 
 
 class Run(Generic[R]):
-    """One run. ``run.run_id`` names it; two handles of the same id are equal."""
+    """One run. ``run.run_id`` names it; two handles of the same id are equal.
 
-    __slots__ = ("_runtime", "run_id")
+    A handle that speaks for a user (``as_user``, ``pikku.runs.get(…, as_user=…)``) raises ``RunForbidden`` from every call on a run that
+    belongs to someone else (spec 12.1); a run without an owner is open to all.
+    """
 
-    def __init__(self, run_id: str, runtime: Callable[[], Runtime]) -> None:
+    __slots__ = ("_runtime", "_user", "run_id")
+
+    def __init__(self, run_id: str, runtime: Callable[[], Runtime], *, user: str | None = None) -> None:
         self.run_id = RunId(run_id)
         self._runtime = runtime
+        self._user = user
 
     @property
     def id(self) -> str:
         """The run's id as plain text."""
         return str(self.run_id)
 
+    def as_user(self, user: str) -> Run[R]:
+        """The same run, spoken to for a user: an application's front end hands on who is signed in."""
+        return Run(self.run_id, self._runtime, user=user)
+
+    def _load(self, rt: Runtime) -> StoredRun:
+        return load_run(rt, self.run_id, user=self._user)
+
     def head(self) -> RunHead:
         """The run without its steps: one read. Raises ``RunNotFound``."""
-        return head_of(_load(self._runtime(), self.run_id))
+        return head_of(self._load(self._runtime()))
 
     def status(self) -> RunSummary:
         """The run with its steps, each by its latest attempt (spec 10.1). Raises ``RunNotFound``."""
         rt = self._runtime()
-        run = _load(rt, self.run_id)
+        run = self._load(rt)
         return summary_of(run, rt.store.list_steps(self.run_id), rt.codec.decode)
 
     def result(self, timeout: float | None = None) -> R:
@@ -73,7 +87,7 @@ class Run(Generic[R]):
             RunNotFound: there is no such run (any more).
         """
         rt = self._runtime()
-        run = _load(rt, self.run_id)
+        run = self._load(rt)
         if not run.is_settled and (timeout is None or timeout > 0):
             run = self._wait_for_end(rt, timeout)
         if not run.is_settled:
@@ -86,7 +100,7 @@ class Run(Generic[R]):
         deadline = None if timeout is None else rt.clock.monotonic() + timeout
         with rt.hints.watching(self.run_id) as ear:
             for pause in _widening():
-                run = _load(rt, self.run_id)
+                run = self._load(rt)
                 left = pause if deadline is None else min(pause, deadline - rt.clock.monotonic())
                 if run.is_settled or left <= 0:
                     break
@@ -104,6 +118,7 @@ class Run(Generic[R]):
         announced: str | None = None
         first = True
         while (run := rt.store.get_run(self.run_id)) is not None:
+            check_owner(run, self._user)
             summary = summary_of(run, rt.store.list_steps(self.run_id), rt.codec.decode)
             if first and summary.deterministic:
                 yield _init_frame(summary)
@@ -121,24 +136,84 @@ class Run(Generic[R]):
                 return
             rt.hints.wait(self.run_id, _WATCH_SECONDS)
 
-    def resume(self) -> bool:
-        """Let a suspended run go on at once (D4). In an app without a broker the run goes on here, in place.
+    def resume(self, reason: str | None = None) -> bool:
+        """Let a suspended run go on at once (D3, D4). In an app without a broker the run goes on here, in place.
+
+        Args:
+            reason: open only ``wf.suspend(reason)``. Without one, whatever suspends the run is over; no approval or signal is passed.
 
         Returns:
-            True when it was suspended (or, without a broker, had not ended); False when there was nothing to resume.
+            True when it goes on; False when the gate of that reason was open already.
 
         Raises:
+            RunNotSuspended: it is not suspended; nothing was changed.
+            GateNotFound: it does not wait for that reason; nothing was changed.
+            RunSettled: it has ended.
             RunNotFound: there is no such run.
         """
         rt = self._runtime()
-        run = _load(rt, self.run_id)
-        if rt.has_broker:
-            return resume_run(rt, self.run_id)
-        if run.is_settled:
-            return False
-        rt.store.resume_run(self.run_id)
-        run_inline(rt, self.run_id)
-        return True
+        return resume(rt, self._load(rt), reason)
+
+    def signal(self, name: str, payload: Any = None, *, idempotency_key: str | None = None) -> bool:
+        """Send a signal, durably: ``wf.wait_for(name)`` receives it now or whenever it is reached.
+
+        Args:
+            name: the signal's name.
+            payload: a JSON value, None included.
+            idempotency_key: two sends of this name with one key are one signal.
+
+        Returns:
+            False when the key was used before: the first one counts.
+
+        Raises:
+            StepNameError: the name is no text, or unusable.
+            PayloadError: the payload cannot be stored.
+            RunSettled: the run has ended. In each case nothing was stored.
+            RunNotFound: there is no such run.
+        """
+        rt = self._runtime()
+        run = self._load(rt)
+        return send_signal(rt, run.id, name, payload, key=idempotency_key, sender=self._user)
+
+    def approve(self, reason: str, data: Any = None, *, by: Decider | None = None) -> None:
+        """Decide ``wf.approval(reason)``, durably (spec 2.7). One that comes before the approval is asked for is kept, and judged then.
+
+        The data is validated by the workflow: what does not fit its schema leaves the approval waiting, and the reasons are shown with it.
+
+        Args:
+            reason: what the approval was asked for with.
+            data: the decision, a JSON value.
+            by: who decides; the approval's policy judges it.
+
+        Raises:
+            ApprovalForbidden: the policy does not admit this decider.
+            ApprovalResolved: it was decided before, is over, or an earlier decision is being judged.
+            StepNameError: the reason is no text, or unusable.
+            PayloadError: the data cannot be stored.
+            RunSettled: the run has ended without asking. In each case nothing was decided.
+            RunNotFound: there is no such run.
+        """
+        rt = self._runtime()
+        approve(rt, self._load(rt), reason, data, by=by)
+
+    def cancel(self, reason: str | None = None) -> RunStatus:
+        """Call the run off, durably, and with it the child runs below it (spec 2.12).
+
+        What it did is undone: the status is then ``compensating`` until that is over. A step that is at work is told
+        (``current_step().is_cancelled()``) and its outcome still counts. In an app without a broker the run is undone here, in place.
+
+        Args:
+            reason: the run's error from now on; ``run.status().error`` shows it.
+
+        Returns:
+            The status that the run has then. One that has ended, or is being undone already, is left as it is.
+
+        Raises:
+            PayloadError: the reason is no text; nothing was changed.
+            RunNotFound: there is no such run.
+        """
+        rt = self._runtime()
+        return call_off(rt, self._load(rt), reason)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Run) and other.run_id == self.run_id
@@ -148,88 +223,6 @@ class Run(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<Run {self.run_id}>"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPage(Sequence[RunHead]):
-    """A page of a listing, newest first. ``next_page`` is what ``list(after=…)`` takes to go on; None at the end."""
-
-    heads: tuple[RunHead, ...]
-    next_page: str | None
-
-    @overload
-    def __getitem__(self, index: int) -> RunHead: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[RunHead]: ...
-    def __getitem__(self, index: int | slice) -> RunHead | Sequence[RunHead]:
-        """One run, or some."""
-        return self.heads[index]
-
-    def __len__(self) -> int:
-        return len(self.heads)
-
-
-class Runs:
-    """Every run of this database: ``pikku.runs``."""
-
-    __slots__ = ("_runtime",)
-
-    def __init__(self, runtime: Callable[[], Runtime]) -> None:
-        self._runtime = runtime
-
-    def get(self, run_id: str) -> Run[Any]:
-        """The run of that id. Raises ``RunNotFound``."""
-        _load(self._runtime(), RunId(run_id))
-        return Run(run_id, self._runtime)
-
-    def list(  # noqa: PLR0913 - each is one column that a listing may ask for
-        self,
-        *,
-        workflow: str | None = None,
-        status: str | None = None,
-        owner: str | None = None,
-        code: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> RunPage:
-        """Runs, newest first, by keyset paging: a page costs the same however many came before it.
-
-        Args:
-            workflow: only runs of this workflow.
-            status: only runs of this status, such as ``"failed"``.
-            owner: only runs of this owner.
-            code: only runs suspended or failed with this code.
-            since: only runs created at or after this aware time.
-            until: only runs created before this aware time.
-            limit: how many runs a page holds at most.
-            after: ``next_page`` of the page before.
-
-        Raises:
-            ValueError: there is no such status, or ``after`` is no ``next_page``.
-        """
-        where = RunFilter(
-            workflow=workflow,
-            status=None if status is None else RunStatus(status),
-            owner=owner,
-            code=code,
-            since=since,
-            until=until,
-        )
-        found = self._runtime().store.list_runs(where, limit=limit + 1, after=None if after is None else _key_of(after))
-        more = len(found) > limit
-        shown = found[:limit]
-        return RunPage(
-            heads=tuple(head_of(run) for run in shown), next_page=_text_of(shown[-1]) if more and shown else None
-        )
-
-
-def _load(rt: Runtime, run_id: RunId) -> StoredRun:
-    run = rt.store.get_run(run_id)
-    if run is None:
-        raise RunNotFound(f"There is no run {run_id!r}.", run_id, hint="`flow list` shows the runs of this database.")
-    return run
 
 
 def _output(rt: Runtime, run: StoredRun) -> Any:
@@ -257,7 +250,7 @@ def _init_frame(summary: RunSummary) -> Frame:
     return {
         "type": "init",
         "deterministic": True,
-        "steps": [{"stepName": name, "status": now.get(name, "pending")} for name in planned],  # type: ignore[call-overload]
+        "steps": [{**planned_step(name), "status": now.get(name, "pending")} for name in planned],  # type: ignore[call-overload]
     }
 
 
@@ -272,17 +265,6 @@ def _update_frame(summary: RunSummary, *, details: bool) -> Frame:
 
 
 def _suspended_for(summary: RunSummary) -> str:
-    if summary.head.code == SuspendCode.WORKFLOW_SUSPENDED and summary.error:
+    if summary.head.code in GATE_CODES and summary.error:
         return summary.error
     return _SUSPENDED_TEXT
-
-
-def _text_of(run: StoredRun) -> str:
-    return f"{run.created_at.isoformat()}|{run.id}"
-
-
-def _key_of(text: str) -> RunKey:
-    stamp, mark, run_id = text.partition("|")
-    if not mark:
-        raise ValueError(f"{text!r} is no next_page of a listing")
-    return RunKey(created_at=datetime.fromisoformat(stamp), id=RunId(run_id))

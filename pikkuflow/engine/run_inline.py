@@ -48,7 +48,7 @@ def _work_run(rt: Runtime, run_id: RunId) -> bool:
         result = work_pass(rt, run_id, works_child=partial(_work_child, rt, stuck))
         if result.end in {PassEnd.SETTLED, PassEnd.MISSING}:
             return True
-        if result.end is PassEnd.SUSPENDED:
+        if result.end is PassEnd.SUSPENDED and not result.again:
             return False
         if result.end is PassEnd.SUPERSEDED:
             raise LeaseLost(

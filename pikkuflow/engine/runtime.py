@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pikkuflow.domain.definition import Registry
+from pikkuflow.domain.gate_act import AuditEntry
 from pikkuflow.domain.ids import Holder
 from pikkuflow.engine.group_commit import GroupWriter
 from pikkuflow.ports import Clock, Codec, Deliverer, Dispatcher, Hints, Ids, Leases, Observer, RunStore, StepRunner
@@ -23,7 +24,8 @@ class Runtime:
     ``translate`` turns what a body wrote into step calls.
     ``holder`` names this process (``<node uuid>:<pid>``). ``is_stopping`` is True once a warm shutdown began. ``consumes`` says whether
     this worker consumes a workflow's queue, so that a step worker may continue its run in place. ``has_broker`` is False for an app
-    without a broker URL. ``writer`` is there when outcomes of several runs may be written together (``group_commit``).
+    without a broker URL. ``writer`` is there when outcomes of several runs may be written together (``group_commit``). ``audit`` is the
+    application's own hook for decisions.
     """
 
     store: RunStore
@@ -43,4 +45,5 @@ class Runtime:
     is_stopping: Callable[[], bool]
     consumes: Callable[[str], bool]
     has_broker: bool
+    audit: Callable[[AuditEntry], None] | None = None
     writer: GroupWriter | None = None

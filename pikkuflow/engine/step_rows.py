@@ -7,17 +7,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from pikkuflow.domain.command import PlannedCall, StepCall
-from pikkuflow.domain.ids import RunId
-from pikkuflow.domain.status import StepKind
+from pikkuflow.domain.ids import RunId, StepName
+from pikkuflow.domain.recorded_names import UNDO_SUFFIX
+from pikkuflow.domain.status import StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place, Step
+from pikkuflow.domain.undo import Undo
 from pikkuflow.engine.open_pass import OpenPass
 from pikkuflow.engine.runtime import Runtime
+from pikkuflow.errors import PikkuFlowError
 from pikkuflow.ports import Route
+from pikkuflow.replay.recorder import recorded_failure
 
-__all__ = ["Arguments", "arguments_of", "child_step", "new_step", "options_of", "step_of_row"]
+__all__ = [
+    "Arguments",
+    "arguments_of",
+    "child_step",
+    "given_to",
+    "new_step",
+    "options_of",
+    "step_of_row",
+    "undo_step",
+]
+
+_FINAL: Final = "no_retry_on"
+"""What is final for a step says nothing of its compensation, which is tried as often as it may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +55,49 @@ def arguments_of(rt: Runtime, text: str | None, override: str | None = None) -> 
     )
 
 
+def given_to(rt: Runtime, run_id: RunId, step: NewStep | Step, override: str | None) -> Arguments:
+    """What the attempt is called with. A compensation gets the arguments of its step's first attempt, after an ``Undo`` (D20).
+
+    Raises ``PikkuFlowError`` when the row that a compensation undoes is gone.
+    """
+    if step.kind is not StepKind.COMPENSATION:
+        return arguments_of(rt, step.args, override)
+    forward = None if step.from_step is None else rt.store.get_step(run_id, step.from_step)
+    if forward is None:
+        raise PikkuFlowError(f"Step {step.name!r} of run {run_id!r} undoes a step that is not there.")
+    given = arguments_of(rt, forward.args, override)
+    return Arguments(args=(_undo_of(rt, forward), *given.args), kwargs=given.kwargs)
+
+
+def _undo_of(rt: Runtime, forward: Step) -> Undo:
+    if forward.status is StepStatus.SUCCEEDED:
+        output = rt.codec.decode(forward.result or "null")
+        return Undo(ok=True, output=output, error=None, error_type=None, step=forward.name)
+    error = recorded_failure(forward)
+    return Undo(ok=False, output=None, error=error.message, error_type=error.type, step=forward.name)
+
+
+def undo_step(p: OpenPass, forward: Step, *, seq: int, place: str) -> NewStep:
+    """The row of what undoes a step: under the same name, queue and budget, so that a missing route cannot keep it back."""
+    options = {key: value for key, value in options_of(forward).items() if key != _FINAL}
+    return NewStep(
+        name=StepName(f"{forward.name}{UNDO_SUFFIX}"),
+        seq=seq,
+        kind=StepKind.COMPENSATION,
+        task=forward.undo_task,
+        retries=forward.retries,
+        retry_delay=forward.retry_delay,
+        place=place,
+        queue=forward.queue,
+        options=json.dumps(options),
+        lease_seconds=forward.lease_seconds,
+        child_run_id=forward.child_run_id,
+        from_step=forward.name,
+        group=forward.group,
+        begun_no=p.next_no(),
+    )
+
+
 def new_step(p: OpenPass, planned: PlannedCall, route: Route | None, *, place: str) -> NewStep:
     """The row of a call that has none. ``route`` is a task's; without one the call's own arguments are stored as they are.
 
@@ -56,16 +115,20 @@ def new_step(p: OpenPass, planned: PlannedCall, route: Route | None, *, place: s
         retry_delay=str(settings.retry_delay) if call.retry_delay is None else call.retry_delay,
         place=place,
         queue=routed.queue,
-        options=routed.options,
+        options=routed.options if call.terms is None else call.terms.policy.to_json(),
         lease_seconds=routed.lease_seconds,
-        delay_seconds=call.seconds if call.kind is StepKind.SLEEP else routed.delay_seconds,
+        delay_seconds=routed.delay_seconds if call.seconds is None else call.seconds,
         expires_seconds=routed.expires_seconds,
         from_step=planned.from_step,
         group=call.group,
+        undo_task=call.undo_task,
+        begun_no=p.next_no(),
+        timeout_seconds=call.timeout_seconds,
+        heartbeat_seconds=call.heartbeat_seconds,
     )
 
 
-def child_step(planned: PlannedCall, child: RunId, *, lease_seconds: float) -> NewStep:
+def child_step(p: OpenPass, planned: PlannedCall, child: RunId) -> NewStep:
     """The parent's row of a child run: no retries unless its author asked for some (D1)."""
     call = planned.call
     return NewStep(
@@ -75,10 +138,12 @@ def child_step(planned: PlannedCall, child: RunId, *, lease_seconds: float) -> N
         task=call.task,
         retries=call.retries or 0,
         place=Place.child(child),
-        lease_seconds=lease_seconds,
+        lease_seconds=p.rt.settings.step_lease_seconds,
         child_run_id=child,
         from_step=planned.from_step,
         group=call.group,
+        undo_task=None if call.detached else call.undo_task,
+        begun_no=p.next_no(),
     )
 
 
@@ -100,6 +165,10 @@ def step_of_row(row: Step, *, place: str) -> NewStep:
         fan_id=row.fan_id,
         from_step=row.from_step,
         group=row.group,
+        undo_task=row.undo_task,
+        begun_no=row.begun_no,
+        timeout_seconds=row.timeout_seconds,
+        heartbeat_seconds=row.heartbeat_seconds,
     )
 
 

@@ -9,12 +9,13 @@ from pikkuflow.domain.act import RunRef, StepOutcome
 from pikkuflow.domain.ids import ClaimId
 from pikkuflow.domain.run import Run
 from pikkuflow.domain.step import Step
+from pikkuflow.engine.beat import beat_of, details_of
 from pikkuflow.engine.break_off import is_outage
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
 from pikkuflow.engine.outlast import outlast
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import SOON_SECONDS, message_of, send_steps, wake_runs
-from pikkuflow.engine.step_rows import arguments_of, options_of
+from pikkuflow.engine.step_rows import given_to, options_of
 from pikkuflow.engine.tell import warn
 from pikkuflow.engine.unstarted import Unstarted, give_back
 from pikkuflow.errors import PayloadError, StepSuperseded, StoreUnavailable
@@ -135,7 +136,13 @@ class _Claimed:
     def _store(self, attempted: Attempted) -> Ending:
         """Encode the outcome, then write it. Until it is encoded, what is raised is a codec hook's: what cannot be stored is an ending."""
         step = self._step
-        tried = Tried(step=step.name, attempt=step.attempt, retries=step.retries, retry_delay=step.retry_delay)
+        tried = Tried(
+            run_id=step.run_id,
+            step=step.name,
+            attempt=step.attempt,
+            retries=step.retries,
+            retry_delay=step.retry_delay,
+        )
         if self._ending is None:
             self._ending = ending_of(self._rt, tried, attempted)
         self._wakes = settle(self._rt, step, self._ending)
@@ -161,7 +168,7 @@ class _Claimed:
 
     def _step_work(self) -> StepWork:
         step, run = self._step, self._run
-        given = arguments_of(self._rt, step.args, step.override)
+        given = given_to(self._rt, run.id, step, step.override)
         return StepWork(
             run_id=run.id,
             step=step.name,
@@ -175,6 +182,8 @@ class _Claimed:
             options=self._options(),
             wire=run.wire,
             from_step=step.from_step,
+            details=details_of(self._rt, step.details),
+            beat=beat_of(self._rt, run.id, step, step.attempt),
         )
 
     def _options(self) -> Mapping[str, object]:

@@ -23,6 +23,7 @@ from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import SOON_SECONDS, wake_runs
 from pikkuflow.engine.suspensions import backoff_seconds
 from pikkuflow.engine.tell import tell_pass_ended, warn
+from pikkuflow.engine.unwind import unwind
 from pikkuflow.errors import VersionConflict, WorkflowNotFound
 from pikkuflow.ports import PassEnded, PassOutcome
 from pikkuflow.replay.outcome import Failed, Outcome, ParkedOutcome
@@ -123,22 +124,31 @@ class _Pass:
     def _work_opened(self, history: History) -> PassResult:
         rt, run = self._rt, history.run
         definition = rt.registry.find(run.workflow)
-        closing = None if run.status in OPEN_RUN else Closing()
-        if closing is None and definition is None:
+        if run.status not in OPEN_RUN:
+            # What undoes a run is on its rows: its code is not asked for.
+            return self._unwind(OpenPass(rt, history, definition, self._works_child))
+        if definition is None:
             closing = _unknown_workflow(rt, history)
-        elif closing is None and definition is not None:
-            closing = _other_version(rt, run, definition)
-        if closing is not None or definition is None:
-            return self._close(
-                history, closing or Closing(), due_seconds=None if closing is None else closing.due_seconds
-            )
-        return self._replay(OpenPass(rt, history, definition, self._works_child))
+            return self._close(history, closing, due_seconds=closing.due_seconds)
+        p = OpenPass(rt, history, definition, self._works_child)
+        changed = _other_version(p, definition)
+        return self._replay(p, definition) if changed is None else self._close(history, changed, due_seconds=None)
 
-    def _replay(self, p: OpenPass) -> PassResult:
-        outcome = self._outcome(p)
+    def _replay(self, p: OpenPass, definition: WorkflowDefinition) -> PassResult:
+        outcome = self._outcome(p, definition)
         if isinstance(outcome, Failed) and not isinstance(outcome.error, Exception):
             p.broken = p.broken or outcome.error
-        closing = None if p.broken is not None or outcome is None else self._closing(p, outcome)
+        return self._ended(p, None if p.broken is not None or outcome is None else self._closing(p, outcome))
+
+    def _unwind(self, p: OpenPass) -> PassResult:
+        closing = None
+        try:
+            closing = unwind(p)
+        except BaseException as error:  # noqa: BLE001 - it goes on its way once the run is let go
+            p.broken = p.broken or error
+        return self._ended(p, closing)
+
+    def _ended(self, p: OpenPass, closing: Closing | None) -> PassResult:
         if p.broken is not None:
             self._let_go(p, p.broken)
             raise p.broken
@@ -148,11 +158,11 @@ class _Pass:
             return PassResult(end=PassEnd.SUPERSEDED)
         return self._close(p.history, closing, due_seconds=p.due_seconds)
 
-    def _outcome(self, p: OpenPass) -> Outcome | None:
+    def _outcome(self, p: OpenPass, definition: WorkflowDefinition) -> Outcome | None:
         rt = self._rt
         try:
             outcome = replay(
-                p.definition,
+                definition,
                 p.history,
                 perform=Performer(p),
                 translate=rt.translate,
@@ -171,9 +181,14 @@ class _Pass:
     def _closing(self, p: OpenPass, outcome: Outcome) -> Closing | None:
         try:
             closing = closing_of(p, outcome)
+            if closing is None or closing.status not in SETTLED_RUN:
+                p.flush()
+                return closing
             # A run that ends takes along what is kept: one write less.
-            kept = () if closing is None or closing.status not in SETTLED_RUN else p.take_kept()
-            return replace(closing, outcomes=kept) if closing is not None and kept else closing
+            kept = p.take_kept()
+            return replace(closing, outcomes=kept) if kept else closing
+        except Parked as parked:
+            return closing_of(p, ParkedOutcome(parked))
         except Exception as error:  # noqa: BLE001 - as above
             p.broken = error
             return None
@@ -244,8 +259,9 @@ def _unknown_workflow(rt: Runtime, history: History) -> Closing:
     )
 
 
-def _other_version(rt: Runtime, run: Run, definition: WorkflowDefinition) -> Closing | None:
+def _other_version(p: OpenPass, definition: WorkflowDefinition) -> Closing | None:
     """``version_policy = "fail"``: a run does not go on under changed code (D17)."""
+    rt, run = p.rt, p.run
     if rt.settings.version_policy != "fail" or not run.version or run.version == definition.version:
         return None
     error = VersionConflict(
@@ -254,7 +270,7 @@ def _other_version(rt: Runtime, run: Run, definition: WorkflowDefinition) -> Clo
         run.version,
         hint='A changed workflow is not resumed under pikkuflow_version_policy = "fail".',
     )
-    return failed_closing(run, failure_of(error))
+    return failed_closing(run, failure_of(error), undo=p.may_undo)
 
 
 def _tell(p: OpenPass, outcome: PassOutcome) -> None:

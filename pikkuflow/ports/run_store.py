@@ -17,7 +17,6 @@ from pikkuflow.domain.act import (
     PassRef,
     PassRefusal,
     Renewed,
-    RunRef,
     Settlement,
     StepMessage,
     StepOutcome,
@@ -30,12 +29,16 @@ from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
 from pikkuflow.domain.step import Attempt, NewStep, Step
+from pikkuflow.ports.gates import GateStore
+from pikkuflow.ports.stopping import StoppingStore
 
 __all__ = ["RunStore"]
 
 
-class RunStore(Protocol):
-    """The truth about runs and steps. Every act is one guarded transaction (one statement where the database can do that).
+class RunStore(GateStore, StoppingStore, Protocol):
+    """The truth about runs and steps; its acts at gates are ``GateStore``'s.
+
+    Every act is one guarded transaction (one statement where the database can do that).
 
     Lock order everywhere: child run before parent run; several runs in the order of their ids; a run before its steps.
     """
@@ -63,7 +66,7 @@ class RunStore(Protocol):
         """Write one in-place row (see ``StepWrite``), fenced by the pass.
 
         An outcome (SUCCEEDED, FAILED, PENDING) is recorded whatever the run's status and clears ``lost`` and ``passes_lost``; a start
-        (RUNNING) only while the run is open. None: fenced, nothing written.
+        (RUNNING) only while the run is open, of a compensation only while it unwinds. None: fenced, nothing written.
         """
         ...
 
@@ -76,7 +79,7 @@ class RunStore(Protocol):
         ...
 
     def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
-        """Insert pending (sleeps: scheduled) rows with one multi-row insert, if the run is open.
+        """Insert pending (sleeps: scheduled) rows with one multi-row insert, if the run is open (compensations: if it unwinds).
 
         Rows that are there by this pass count as done. ``joined`` sets the counter of their ``fan_id`` to the number of rows,
         in the same
@@ -84,22 +87,15 @@ class RunStore(Protocol):
         """
         ...
 
-    def start_child(self, ref: PassRef, step: NewStep, child: NewRun) -> PassNews | None:
+    def start_child(self, ref: PassRef, step: NewStep, child: NewRun, *, result: str | None = None) -> PassNews | None:
         """Insert the child run and the parent's row (running, ``child:<run>``) in one transaction.
 
-        Idempotent by step (D1). None: fenced.
+        With a ``result`` the row has succeeded with it at once: nothing waits for that child. Idempotent by step (D1). None: fenced.
         """
         ...
 
     def close_pass(self, ref: PassRef, closing: Closing) -> Closed | None:
         """The last write of a pass (see ``Closing``). None: fenced, nothing written."""
-        ...
-
-    def resume_run(self, run_id: RunId) -> RunRef | None:
-        """``suspended -> running`` under a guard.
-
-        Clears code, error, ``due_at`` and ``passes_lost``, and raises news (D4). None: it was not suspended.
-        """
         ...
 
     def ask_pass(self, run_id: RunId, in_seconds: float) -> None:
@@ -110,9 +106,10 @@ class RunStore(Protocol):
     def claim_steps(self, request: ClaimRequest) -> Claims:
         """Claim each step by one conditional update (design 3.6); the table is spec 16.2.
 
-        It needs the same attempt, ``due_at`` reached and the run running. A live claim excludes others; a lapsed one is taken as a new
-        attempt opened in ``running``, or, exhausted, failed with STEP_LEASE_EXPIRED and told to the run. The lease lasts the row's
-        ``lease_seconds``.
+        It needs the same attempt, ``due_at`` reached and the run running (a compensation: compensating). A live claim excludes others; a
+        lapsed one is taken as a new attempt opened in ``running``, or, exhausted, failed with STEP_LEASE_EXPIRED and told to the run. The
+        lease lasts the row's ``lease_seconds``; ``due_at`` becomes the time at which the attempt is overdue, if the row limits it
+        (``timeout_seconds``, ``heartbeat_seconds``).
         """
         ...
 
@@ -165,7 +162,7 @@ class RunStore(Protocol):
         ...
 
     def sweep_undispatched(self, request: SweepRequest) -> Swept:
-        """Find dispatched rows of open runs whose message must be sent, with the row's attempt.
+        """Find dispatched rows of open runs, and compensations of those that unwind, whose message must be sent, with its attempt.
 
         They were not sent, or sent and not picked up for the threshold, or are running under a claim that lapsed. Rows not yet
         due are left.
@@ -175,8 +172,8 @@ class RunStore(Protocol):
     def sweep_scheduled(self, request: SweepRequest) -> Swept:
         """Find everything with a ``due_at`` more than the threshold in the past.
 
-        Sleeps, in-place retries and runs come as runs to wake, dispatched retries as messages. A run that is due itself is driven
-        for that, not for its rows as well.
+        Sleeps, in-place retries, overdue attempts and runs come as runs to wake, dispatched retries as messages. A run that is due
+        itself is driven for that, not for its rows as well.
         """
         ...
 
@@ -243,7 +240,7 @@ class RunStore(Protocol):
         ...
 
     def delete_run(self, run_id: RunId) -> bool:
-        """Remove a settled run with its steps, attempts, fans and state; False when there is none or it is not settled."""
+        """Remove a settled run with all that hangs on it but the audit; False when there is none or it is not settled."""
         ...
 
     # --- life -------------------------------------------------------------------------------------------------------

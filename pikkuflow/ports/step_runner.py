@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import Run
+from pikkuflow.domain.stop import StepStanding
 
 __all__ = ["AttemptEnd", "Attempted", "Deliverer", "Route", "StepRunner", "StepWork"]
 
@@ -50,6 +51,10 @@ class StepWork:
     wire: str = "{}"
     from_step: StepName | None = None
     no_retry_on: tuple[type[BaseException], ...] = ()
+    details: Any = None
+    """What an attempt at this step said last at a heartbeat."""
+    beat: Callable[[Any, bool], StepStanding] | None = None
+    """Says how this attempt stands; given details (not None) are kept for the next one, and True says that it is a heartbeat."""
 
 
 class AttemptEnd(StrEnum):

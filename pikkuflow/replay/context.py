@@ -6,15 +6,16 @@ deterministic. Calls are refused from other threads, from inside a step, and aft
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, Literal, TypeVar, Unpack, cast, overload
+from typing import Any, Final, Generic, Literal, NoReturn, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
 from pikkuflow.domain.command import Recorded, StepCall
 from pikkuflow.domain.duration import seconds_of
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.recorded_names import (
+    MILESTONE_PREFIX,
     NOW_STEP,
     RANDOM_STEP,
     STATE_PREFIX,
@@ -23,8 +24,11 @@ from pikkuflow.domain.recorded_names import (
     check_step_name,
 )
 from pikkuflow.domain.status import StepKind
-from pikkuflow.errors import StepFailed, StepNameError, WorkflowDefinitionError
+from pikkuflow.domain.stop import NO_REASON
+from pikkuflow.errors import RunCancelled, StepFailed, StepNameError, WorkflowDefinitionError
+from pikkuflow.replay.detached import DetachedRun
 from pikkuflow.replay.fan import Fan, MapRequest, items_of
+from pikkuflow.replay.gates import Gates
 from pikkuflow.replay.options import StepChoices, step_options
 from pikkuflow.replay.recorder import Recorder
 from pikkuflow.replay.settled import step_error, value_of
@@ -93,7 +97,7 @@ class WorkflowState:
         return self._values.get(key, default)
 
 
-class Workflow:
+class Workflow(Gates):
     """What a workflow function works with. Made by the engine, one for each pass."""
 
     __slots__ = ("_buffer", "_recorder", "_translate", "state")
@@ -118,16 +122,27 @@ class Workflow:
     def do(self, what: Callable[..., T], /, **options: Unpack[StepChoices]) -> T: ...
     @overload
     def do(self, name: str, what: Callable[..., T], /, **options: Unpack[StepChoices]) -> T: ...
+    @overload
+    def do(
+        self, what: Callable[..., Any], /, *, detached: Literal[True], **options: Unpack[StepChoices]
+    ) -> DetachedRun: ...
+    @overload
+    def do(
+        self, name: str, what: Callable[..., Any], /, *, detached: Literal[True], **options: Unpack[StepChoices]
+    ) -> DetachedRun: ...
     def do(self, *call: Any, **options: Any) -> Any:
         """Work one step and give its result.
 
         ``what`` is a task's signature (``charge.s(42)``), a workflow's signature (a child run), or a callable without arguments whose
         result is remembered. The step is named after its task unless ``name`` is given. Options are those of ``StepChoices``.
+        ``detached=True`` starts a workflow without waiting for it: the child outlives this run, and a ``DetachedRun`` names it.
 
         Raises ``StepFailed`` when the step failed for good, ``StepNameError`` for an unusable name, ``WorkflowDefinitionError`` for an
         unknown option or something that can be no step, and whatever the task's own argument check raises; then nothing was stored.
         """
-        return self._settle(self._read("do", call, options))
+        read = self._read("do", call, options)
+        value = self._settle(read)
+        return DetachedRun(RunId(value)) if read.detached else value
 
     @overload
     def submit(self, what: Callable[..., T], /, **options: Unpack[StepChoices]) -> Handle[T]: ...
@@ -138,6 +153,7 @@ class Workflow:
 
         Steps submitted one after another begin together. A run ends only when all have settled, asked for or not.
         """
+        _refuse_detached("submit", options)
         return Handle(self, self._buffer.submit(self._read("submit", call, options)))
 
     @overload
@@ -192,6 +208,7 @@ class Workflow:
         """
         recorder = self._recorder
         recorder.guard()
+        _refuse_detached("map", options)
         request = MapRequest(
             task=task,
             items=items_of(items),
@@ -220,6 +237,24 @@ class Workflow:
         name = check_step_name(names[0]) if names else "sleep"
         seconds = seconds_of(duration, what=f"duration of sleep {name!r}")
         self._settle(StepCall(name=name, kind=StepKind.SLEEP, seconds=seconds))
+
+    def milestone(self, name: str, /) -> None:
+        """A point of no return: when the run is undone, nothing that had settled before the latest milestone is touched (spec 2.12).
+
+        Raises ``StepNameError`` for an unusable name.
+        """
+        self._recorder.guard()
+        self._settle(
+            StepCall(name=f"{MILESTONE_PREFIX}{check_step_name(name)}", kind=StepKind.MILESTONE, function=_nothing)
+        )
+
+    def cancel(self, reason: str | None = None, /) -> NoReturn:
+        """Call this run off from inside: what it did is undone, and it ends cancelled, or compensated, with the reason as its error.
+
+        Raises ``RunCancelled``, which has to leave the workflow: a body that catches it goes on.
+        """
+        self._recorder.guard()
+        raise RunCancelled(reason or NO_REASON, self.run_id)
 
     def now(self) -> datetime:
         """The time, read once and remembered."""
@@ -254,7 +289,17 @@ class Workflow:
                 f"wf.{verb}({what!r}) names a step and gives nothing to do.",
                 hint=f"Write wf.{verb}({what!r}, task.s(...)).",
             )
-        return self._translate(what, name, step_options(options))
+        read = self._translate(what, name, step_options(options))
+        if read.has_deadline and read.kind is StepKind.CHILD:
+            raise WorkflowDefinitionError(
+                f"Step {read.name!r} is a run of its own and has no timeout.", hint="Give its steps one."
+            )
+        if read.detached and read.kind is not StepKind.CHILD:
+            raise WorkflowDefinitionError(
+                f"Step {read.name!r} is no workflow and cannot be detached.",
+                hint="detached=True starts a child run that outlives this one.",
+            )
+        return read
 
     def _result(self, submitted: Submitted) -> Any:
         recorder = self._recorder
@@ -264,6 +309,17 @@ class Workflow:
     def _end(self) -> list[str]:
         self._recorder.check_all_met()
         return self._buffer.drain()
+
+
+def _nothing() -> None:
+    """What a milestone does."""
+
+
+def _refuse_detached(verb: str, options: Mapping[str, Any]) -> None:
+    if options.get("detached"):
+        raise WorkflowDefinitionError(
+            f"wf.{verb} cannot detach a run.", hint="Write wf.do(child.s(...), detached=True): it waits for nothing."
+        )
 
 
 def _one_or_two(verb: str, call: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypedDict
 
+from pikkuflow.domain.duration import seconds_of
 from pikkuflow.domain.retry import retries_of, retry_delay_text
 from pikkuflow.domain.status import Dispatch
 from pikkuflow.errors import WorkflowDefinitionError
@@ -21,6 +22,8 @@ class StepChoices(TypedDict, total=False):
     ``retries``: how many times more a failing step is tried (attempts are one more). ``retry_delay``: seconds, a ``timedelta``, text such
     as ``"10s"``, or ``"exponential"``. ``no_retry_on``: exception types that are final at once. ``dispatch``: where the step is worked.
     ``record_start``: its start is stored before it works. ``compensate``: False leaves it out when the run is undone.
+    ``timeout``: how long one attempt may take, ``heartbeat_timeout``: how long it may go without ``current_step().heartbeat()``; such a
+    step is dispatched, and a late outcome is refused.
     ``quick``: its outcome may be kept for a moment and written with others, so that it may be worked again after a crash; default: as its
     workflow says.
     """
@@ -31,12 +34,17 @@ class StepChoices(TypedDict, total=False):
     dispatch: Dispatch | Literal["auto", "queue", "inline"]
     record_start: bool
     compensate: bool
+    timeout: float | timedelta | str
+    heartbeat_timeout: float | timedelta | str
     quick: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOptions:
-    """Checked options. None leaves the choice to the workflow or to the settings. ``retry_delay`` is text (spec 8.4)."""
+    """Checked options. None leaves the choice to the workflow or to the settings. ``retry_delay`` is text (spec 8.4).
+
+    ``detached``: a child run that nobody waits for; of ``do`` only.
+    """
 
     retries: int | None = None
     retry_delay: str | None = None
@@ -44,13 +52,16 @@ class StepOptions:
     dispatch: Dispatch | None = None
     record_start: bool = False
     compensate: bool = True
+    detached: bool = False
+    timeout_seconds: float | None = None
+    heartbeat_seconds: float | None = None
     quick: bool | None = None
 
 
 PLAIN: Final = StepOptions()
 """No option was given."""
 
-_KNOWN: Final = frozenset(StepChoices.__optional_keys__)
+_KNOWN: Final = StepChoices.__optional_keys__ | {"detached"}
 
 
 def step_options(given: Mapping[str, Any]) -> StepOptions:
@@ -73,8 +84,20 @@ def step_options(given: Mapping[str, Any]) -> StepOptions:
         dispatch=_dispatch(given.get("dispatch")),
         record_start=_flag("record_start", given.get("record_start", False)),
         compensate=_flag("compensate", given.get("compensate", True)),
+        detached=_flag("detached", given.get("detached", False)),
+        timeout_seconds=_timeout("timeout", given.get("timeout")),
+        heartbeat_seconds=_timeout("heartbeat_timeout", given.get("heartbeat_timeout")),
         quick=None if given.get("quick") is None else _flag("quick", given["quick"]),
     )
+
+
+def _timeout(key: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    seconds = seconds_of(value, what=f"{key} of a step")
+    if not seconds:
+        raise WorkflowDefinitionError(f"A step with {key}=0 could never work.", hint="Leave it out for no limit.")
+    return seconds
 
 
 def _exception_types(value: object) -> tuple[type[BaseException], ...]:

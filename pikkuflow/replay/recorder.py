@@ -82,6 +82,10 @@ class Recorder:
         """The pass is over: no call is taken any more."""
         self._thread = -1
 
+    def is_named(self, name: str) -> bool:
+        """The name was used in this pass."""
+        return name in self._ordinals
+
     def name_of(self, name: str) -> str:
         """The physical name of the next use of a name. Raises ``StepNameError`` for a name that could be taken for another's repeat."""
         return _next_name(self._ordinals, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from pikkuflow.domain.command import StepCall
+from pikkuflow.domain.gate import Schema
 from pikkuflow.replay.options import StepOptions
 
 __all__ = ["Translate"]
@@ -16,10 +17,14 @@ class Translate(Protocol):
     def __call__(self, what: Any, name: str | None, options: StepOptions) -> StepCall:
         """The call that ``what`` stands for: a task's signature or task (TASK), a workflow's (CHILD), a callable (FUNCTION).
 
-        ``name`` is the user's, checked; None means the task's full name or the function's. ``compensable`` is False when
+        ``name`` is the user's, checked; None means the task's full name or the function's. ``undo_task`` is None when
         ``options.compensate`` is. Raises ``WorkflowDefinitionError`` for what can be no step, and for options that a signature
         must not carry (``link``, ``link_error``, ``task_id``).
         """
+        ...
+
+    def schema(self, schema: Any) -> Schema:
+        """What an approval's ``schema=`` stands for. Raises ``WorkflowDefinitionError`` for what validates nothing."""
         ...
 
     def member(self, task: Any, item: Any) -> Any:

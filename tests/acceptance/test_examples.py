@@ -22,6 +22,19 @@ PRINTS: dict[str, list[Any]] = {
     "03-fan-out": [{"small": ["a.png@small", "b.png@small"], "number": 2, "refused": "'a.png' is no word"}],
     "04-child-workflows": [{"order": 7, "invoice": "[tea] [cup]"}],
     "05-inline-and-state": [{"ticket": True}],
+    "06-onboarding": [
+        {"access": False, "why": "expired"},
+        "['access for Bob']",
+        {"access": True, "by": "carol", "badge": "B-7"},
+        {"access": False, "why": "who is Cid?"},
+    ],
+    "07-order-saga": [
+        {"paid": "payment-1", "parcel": "parcel-1"},
+        {"paid": "payment-2", "parcel": "parcel-2"},
+        "no payment of order 3 by the dead card",
+        "released shelf-3 of order 3",
+        "compensated",
+    ],
 }
 STARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "01-minimal": ("minimal.order", (42,)),
@@ -29,6 +42,8 @@ STARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "03-fan-out": ("fan_out.album", (["a.png", "b.png"],)),
     "04-child-workflows": ("children.order", (7,)),
     "05-inline-and-state": ("inline.hello", ("Ada",)),
+    "06-onboarding": ("onboarding.join", ("Ada", "0s")),
+    "07-order-saga": ("saga.order", (1, "good")),
 }
 
 

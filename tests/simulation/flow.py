@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
+from pikkuflow.adapters.schemas import schema_of
 from pikkuflow.domain.command import StepCall
+from pikkuflow.domain.gate import Schema, gate_name
 from pikkuflow.domain.status import StepKind
 from pikkuflow.errors import StepFailed
 from pikkuflow.replay.context import Workflow
+from pikkuflow.replay.gates import Approval
 from pikkuflow.replay.options import StepOptions
-from tests.simulation.plan import Act, Child, Do, Gather, Map, Part, Sleep, Spread, State
+from tests.simulation.plan import Act, Child, Do, Gate, GateKind, Gather, Map, Part, Sleep, Spread, State
 
 __all__ = ["Boom", "Call", "Expected", "Translator", "Walk", "acts_of", "body_of", "children_of", "expect", "value_of"]
 
@@ -64,6 +67,10 @@ class Translator:
             dispatch=options.dispatch,
             options={"leaves": what.leaves},
         )
+
+    def schema(self, schema: Any) -> Schema:
+        """As the application has it."""
+        return schema_of(schema)
 
     def member(self, task: Any, item: Any) -> Any:
         """The call of one member of a map."""
@@ -159,6 +166,14 @@ class Walk:
         self._wf.state.set(part.key, part.name)
         return [before, self._wf.state.get(part.key)]
 
+    def _gate(self, part: Gate) -> Any:
+        if part.kind is GateKind.SUSPEND:
+            return self._wf.suspend(part.name)
+        if part.kind is GateKind.SIGNAL:
+            return self._wf.wait_for(part.name, timeout=part.timeout, default="over")
+        answer = self._wf.approval(part.name, expiry=part.timeout)
+        return answer.status if answer.is_expired else answer.data
+
     def _map(self, part: Map) -> Any:
         return self._wf.map(
             Call("t", f"{self._workflow}/{part.name}"),
@@ -201,6 +216,7 @@ _WORK: Final[Mapping[type, Any]] = {
     Do: Walk._do,
     Sleep: Walk._sleep,
     State: Walk._state,
+    Gate: Walk._gate,
     Map: Walk._map,
     Child: Walk._child,
     Gather: Walk._gather,
@@ -259,6 +275,19 @@ class _Known:
 
     def sleep(self, name: str, _seconds: float) -> None:
         self._settled(name)
+
+    def suspend(self, reason: str) -> None:
+        self._settled(gate_name(StepKind.SUSPEND, reason))
+
+    def wait_for(self, name: str, *, default: Any, **_options: Any) -> Any:
+        try:
+            return self._settled(gate_name(StepKind.SIGNAL, name))
+        except StepFailed:
+            return default
+
+    def approval(self, reason: str, **_options: Any) -> Approval[Any]:
+        outcome = self._settled(gate_name(StepKind.APPROVAL, reason))
+        return Approval(status=outcome["status"], data=outcome.get("data"))
 
     def set(self, key: str, value: Any) -> None:
         count = self._sets[key] = self._sets.get(key, 0) + 1

@@ -6,7 +6,23 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from tests.simulation.plan import Act, Child, Do, Fault, FaultKind, Gather, Map, Part, Plan, Sleep, Spread, Start, State
+from tests.simulation.plan import (
+    Act,
+    Child,
+    Do,
+    Fault,
+    FaultKind,
+    Gate,
+    GateKind,
+    Gather,
+    Map,
+    Part,
+    Plan,
+    Sleep,
+    Spread,
+    Start,
+    State,
+)
 
 __all__ = ["plan_of"]
 
@@ -31,11 +47,14 @@ _LARGE_BATCHES: Final = 0.01
 class _Generator:
     def __init__(self, seed: int) -> None:
         self._random = Random(f"plan {seed}")
-        # By dice of their own, so that a seed without quick workflows keeps the schedule that it had before there were any.
+        # By dice of their own, so that a seed without gates or quick workflows keeps the schedule that it had before there were any.
+        self._gates = Random(f"gates {seed}")
+        self._has_gates = self._gates.random() < 0.4
         self._quick = Random(f"quick {seed}")
         self._is_quick = self._quick.random() < 0.3
         self._seed = seed
         self._names = 0
+        self._waits = 0
         self._room = 0
 
     def plan(self) -> Plan:
@@ -91,6 +110,9 @@ class _Generator:
         parts: list[Part] = []
         while not parts or (self._room > 0 and len(parts) < 5 and self._random.random() < 0.75):
             parts.append(self._part(depth))
+        if self._has_gates:
+            for _ in range(self._gates.choice((0, 1, 1, 2))):
+                parts.insert(self._gates.randrange(len(parts) + 1), self._gate())
         if self._is_quick:
             at = self._quick.randrange(len(parts) + 1)
             parts[at:at] = [self._quick_do() for _ in range(self._quick.choice((0, 2, 3, 5, 24)))]
@@ -121,9 +143,26 @@ class _Generator:
         if kind == "spread":
             first = self._member(depth)
             return Spread(
-                self._name("x"), first, tuple(self._part(2) for _ in range(r.choice((0, 1, 2)))), caught=caught
+                self._name("x"),
+                first,
+                self._between(tuple(self._part(2) for _ in range(r.choice((0, 1, 2))))),
+                caught=caught,
             )
         return self._do()
+
+    def _between(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Steps in flight beside a gate are what is interesting about it."""
+        return (*parts, self._gate()) if self._has_gates and self._gates.random() < 0.5 else parts
+
+    def _gate(self) -> Gate:
+        r = self._gates
+        self._waits += 1
+        name, kind, after = f"wait{self._waits}", r.choice(list(GateKind)), r.choice((0.0, 0.0, 3.0, 25.0))
+        if kind is GateKind.SUSPEND:
+            return Gate(name, kind, after=after)
+        timeout = r.choice((None, None, 0.0, 4.0, 30.0))
+        is_answered = timeout is None or r.random() < 0.7
+        return Gate(name, kind, timeout, after if is_answered else None, early=r.random() < 0.3)
 
     def _member(self, depth: int) -> Do | Child:
         if depth < 2 and self._random.random() < 0.15:

@@ -25,9 +25,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
+from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
-from pikkuflow.errors import StepFailed
+from pikkuflow.errors import SignalTimeout, StepFailed
 from tests.simulation.flow import Expected, expect, value_of
 from tests.simulation.ledger import Execution, Ledger, Violation, unknown_attempts
 from tests.simulation.plan import Part
@@ -113,11 +114,18 @@ def _judge_failure(run: RunRow, row: StepRow, where: str, tables: Tables, ledger
         child = tables.runs[row.child_run_id or RunId("")]
         if child.status is not RunStatus.FAILED:
             raise Violation("a child's failure is its run's", f"{where}: the child is {child.status}")
+    elif row.kind is StepKind.SIGNAL:
+        _judge_wait(error, where)
     elif error.code == "STEP_LEASE_EXPIRED":
         if row.attempt <= row.retries or not ledger.is_loss_possible:
             raise Violation("a step is lost only with its process", f"{where} of {row.retries + 1}: {error.message}")
     elif error.message not in _reasons(row, run):
         raise Violation("I11 only a task's own failure fails it", f"{where}: {error.type}: {error.message}")
+
+
+def _judge_wait(error: Failure, where: str) -> None:
+    if error.code != SignalTimeout.code:
+        raise Violation("a wait fails only by its time", f"{where}: {error.message}")
 
 
 def _reasons(row: StepRow, run: RunRow) -> set[str]:

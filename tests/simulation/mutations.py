@@ -35,7 +35,7 @@ from pikkuflow.engine.take_over import take_over_node
 from pikkuflow.ports import Leases
 from tests.simulation.stage import ACTOR_PAUSE
 
-__all__ = ["MUTATIONS", "Mutation"]
+__all__ = ["MUTATIONS", "Mutation", "patched"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,9 @@ class Mutation:
     apply: Callable[[], Any]
 
 
-def _patched(*changes: tuple[Any, str, Any]) -> Callable[[], Any]:
+def patched(*changes: tuple[Any, str, Any]) -> Callable[[], Any]:
+    """Replace attributes, each of an owner by its name, for the length of a block."""
+
     @contextmanager
     def applied() -> Iterator[None]:
         with ExitStack() as stack:
@@ -198,33 +200,33 @@ _send = Performer._send
 _insert = Performer._insert
 
 MUTATIONS: Final = (
-    Mutation("read the steps before locking the run", _patched((MemoryRunStore, "open_pass", _open_with_old_steps))),
+    Mutation("read the steps before locking the run", patched((MemoryRunStore, "open_pass", _open_with_old_steps))),
     Mutation(
         "guard without locking",
-        _patched(
+        patched(
             (MemoryRunStore, "record", _guard_then_write(MemoryRunStore.record)),
             (MemoryRunStore, "insert_steps", _guard_then_write(MemoryRunStore.insert_steps)),
             (MemoryRunStore, "close_pass", _guard_then_write(MemoryRunStore.close_pass)),
         ),
     ),
-    Mutation("take news as seen at the close", _patched((MemoryRunStore, "close_pass", _close_as_seen))),
+    Mutation("take news as seen at the close", patched((MemoryRunStore, "close_pass", _close_as_seen))),
     Mutation(
-        "count fan-out members in separate statements", _patched((MemoryRunStore, "settle_steps", _settle_then_count))
+        "count fan-out members in separate statements", patched((MemoryRunStore, "settle_steps", _settle_then_count))
     ),
-    Mutation("renew without ownership", _patched((MemoryRunStore, "renew_holders", _renew_anything))),
-    Mutation("take over by node name alone", _patched((node_lease.NodeLease, "keep", _keep_by_name))),
+    Mutation("renew without ownership", patched((MemoryRunStore, "renew_holders", _renew_anything))),
+    Mutation("take over by node name alone", patched((node_lease.NodeLease, "keep", _keep_by_name))),
     Mutation(
         "treat an unknown commit as refused",
-        _patched(
+        patched(
             (MemoryRunStore, "close_pass", _close_once),
             (MemoryRunStore, "open_pass", _open_once),
             (passes.PassActs, "_write", _write_once),
         ),
     ),
-    Mutation("forget the lost mark", _patched((MemoryRunStore, "open_pass", _open_without_mark))),
-    Mutation("let a status write not name what it leaves", _patched((passes.PassActs, "_write", _write_any))),
+    Mutation("forget the lost mark", patched((MemoryRunStore, "open_pass", _open_without_mark))),
+    Mutation("let a status write not name what it leaves", patched((passes.PassActs, "_write", _write_any))),
     Mutation(
         "send before the commit",
-        _patched((Performer, "_insert", _insert_after_sending), (Performer, "_send", _send_no_more)),
+        patched((Performer, "_insert", _insert_after_sending), (Performer, "_send", _send_no_more)),
     ),
 )

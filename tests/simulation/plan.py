@@ -11,6 +11,8 @@ __all__ = [
     "Do",
     "Fault",
     "FaultKind",
+    "Gate",
+    "GateKind",
     "Gather",
     "Map",
     "Part",
@@ -70,6 +72,28 @@ class State:
     key: str
 
 
+class GateKind(StrEnum):
+    """What a workflow waits for."""
+
+    SUSPEND = "suspend"
+    SIGNAL = "signal"
+    APPROVAL = "approval"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A wait for people. ``timeout``: seconds until it is over, None for a suspension and for a wait without end.
+
+    ``after``: seconds that people take, counted from when it waits; None: nobody answers it. ``early``: they do not wait until it waits.
+    """
+
+    name: str
+    kind: GateKind
+    timeout: float | None = None
+    after: float | None = 0.0
+    early: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Map:
     """One task over several items; one act for each."""
@@ -113,7 +137,7 @@ class Spread:
     caught: bool = False
 
 
-Part = Do | Sleep | State | Map | Child | Gather | Spread
+Part = Do | Sleep | State | Gate | Map | Child | Gather | Spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from tests.simulation.judge import judge
 from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.listeners import SimDeliverer, SimObserver, logging_as_planned
 from tests.simulation.nodes import Nodes
+from tests.simulation.people import People
 from tests.simulation.plan import Part, Plan
 from tests.simulation.replays import check_replays
 from tests.simulation.scheduler import Choices, Scheduler, Stuck
@@ -66,6 +67,7 @@ class World:
         self.rt = self._runtime()
         self.nodes = Nodes(self.stage, self.rt, plan)
         self.clients = Clients(self.stage, self.rt, plan)
+        self.people = People(self.stage, self.rt, lambda: self.store._tables, self.workflows)
         self.stage.strike = Faults(self.stage, plan.faults, self.nodes.kill_node).strike
         self.stage.empty_leases = self.leases._leases.clear
 
@@ -84,6 +86,7 @@ class World:
         self._threads.enter_context(threads_as_actors(self.stage))
         self.nodes.begin()
         self.clients.begin()
+        self.people.begin()
 
     def work(self, turns: int) -> None:
         """Let actors have that many turns at most. Raises ``Violation``."""
@@ -97,11 +100,12 @@ class World:
         self._advance(lambda: self._is_quiet(calm))
         judge(self.workflows, self.store._tables, self.ledger, self.rt.codec.decode)
         self.clients.judge(self.store._tables)
+        self.people.judge(self.store._tables, self.rt.codec.decode)
         check_replays(self.rt, self.store._tables)
 
     def end(self) -> None:
         """Unwind every actor."""
-        for process in [*self.stage.processes(), *self.stage.clients, *self.nodes.others()]:
+        for process in [*self.stage.processes(), *self.stage.clients, *self.nodes.others(), self.people.process]:
             process.is_dead = True
         self.scheduler.reap()
         self._threads.close()

@@ -5,12 +5,28 @@ An ``assert_type`` that fails is a broken promise; an unused ``type: ignore`` is
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import assert_type
 
 from celery import Celery, shared_task
 from celery.result import AsyncResult
 
-from pikkuflow import Call, CurrentStep, Handle, PikkuFlow, Run, Workflow, WorkflowTask, current_step
+from pikkuflow import (
+    Approval,
+    AuditEntry,
+    Call,
+    CurrentStep,
+    Decider,
+    DetachedRun,
+    Handle,
+    PikkuFlow,
+    Run,
+    Undo,
+    Workflow,
+    WorkflowTask,
+    current_step,
+)
+from pikkuflow.domain.status import RunStatus
 
 app = Celery("typed")
 pikku = PikkuFlow(app)
@@ -39,8 +55,68 @@ def named(wf: Workflow, order_id: int) -> dict[str, int]:
     return {"order": order_id}
 
 
+@dataclass
+class Release:
+    """A decision."""
+
+    ok: bool
+
+
+def even(data: object) -> int:
+    """A validator."""
+    return len(str(data))
+
+
+@pikku.workflow(name="typed.gates")
+def gates(wf: Workflow) -> bool:
+    """What a schema says is what comes back."""
+    assert_type(wf.approval("release", schema=Release), Approval[Release])
+    assert_type(wf.approval("count", schema=even, expiry="3d").data, int)
+    assert_type(wf.approval("anything").decided_by, Decider | None)
+    wf.suspend("stock")
+    wf.suspend()  # type: ignore[call-arg]
+    return wf.approval("again", schema=Release, approvers="owner").data.ok
+
+
+@pikku.on_audit
+def heard(entry: AuditEntry) -> None:
+    """A hook."""
+
+
+assert_type(gates.start().approve("release", {"ok": True}, by=Decider("u2", ("boss",))), None)
+assert_type(gates.start().signal("courier", 1, idempotency_key="k"), bool)
+assert_type(gates.start().as_user("u1"), Run[bool])
+
+
+@pikku.workflow
+def undoable(wf: Workflow) -> None:
+    """Everything about undoing."""
+    assert_type(wf.do(bare.s(1), detached=True), DetachedRun)
+    assert_type(wf.do("apart", bare.s(1), detached=True, compensate=False), DetachedRun)
+    assert_type(wf.milestone("paid"), None)
+    wf.do(label.s("tea"), compensate=False)
+    wf.cancel("out of stock")
+
+
+@app.task
+def tear_off(undo: Undo, sku: str) -> None:
+    """A compensation that is a task already."""
+
+
+pikku.compensates("shop.other")(tear_off)
+assert_type(undoable.start().cancel("changed mind"), RunStatus)
+assert_type(current_step().is_cancelled(), bool)
+assert_type(current_step().heartbeat({"page": 1}), None)
+
+
+@pikku.compensates(label)  # type: ignore[type-var]
+def count_undone(undo: Undo, sku: str) -> int:
+    """What undoes gives nothing back."""
+    return 1
+
+
 @pikku.compensates(label)
-def peel(undo: object, sku: str) -> None:
+def peel(undo: Undo, sku: str) -> None:
     """Types of a compensation are the author's."""
 
 

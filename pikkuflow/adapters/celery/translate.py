@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from celery import Celery, Task
 
+from pikkuflow.adapters.schemas import schema_of
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import Registry
+from pikkuflow.domain.gate import Schema
 from pikkuflow.domain.status import StepKind
 from pikkuflow.errors import WorkflowDefinitionError
 from pikkuflow.replay.options import StepOptions
@@ -43,16 +45,16 @@ class _Member:
 class SignatureTranslator:
     """Implements replay's ``Translate``.
 
-    ``is_compensable`` says whether a task, by name, has a compensation. What is known by name only (``app.signature("name")``) is taken
+    ``undo_task_of`` names the task that undoes a task, or None. What is known by name only (``app.signature("name")``) is taken
     for a task: only the worker that runs it can know better.
     """
 
     def __init__(
-        self, app: Celery, registry: Registry, *, is_compensable: Callable[[str], bool] = lambda _task: False
+        self, app: Celery, registry: Registry, *, undo_task_of: Callable[[str], str | None] = lambda _task: None
     ) -> None:
         self._app = app
         self._registry = registry
-        self._is_compensable = is_compensable
+        self._undo_task_of = undo_task_of
 
     def __call__(self, what: Any, name: str | None, options: StepOptions) -> StepCall:
         """The call that ``what`` stands for; see ``Translate``."""
@@ -69,6 +71,10 @@ class SignatureTranslator:
             f"{what!r} cannot be a step.",
             hint='Give a signature (charge.s(1)), a function without arguments, or app.signature("task name").',
         )
+
+    def schema(self, schema: Any) -> Schema:
+        """As ``schema_of``."""
+        return schema_of(schema)
 
     def member(self, task: Any, item: Any) -> Any:
         """``task(item)``.
@@ -119,7 +125,10 @@ class SignatureTranslator:
             dispatch=options.dispatch,
             record_start=options.record_start,
             quick=options.quick,
-            compensable=options.compensate and self._is_compensable(task),
+            undo_task=(workflow or self._undo_task_of(task)) if options.compensate else None,
+            detached=options.detached,
+            timeout_seconds=options.timeout_seconds,
+            heartbeat_seconds=options.heartbeat_seconds,
             options=own,
         )
 
@@ -155,6 +164,8 @@ def _of_function(what: Callable[..., Any], items: tuple[Any, ...], name: str | N
         no_retry_on=options.no_retry_on,
         dispatch=options.dispatch,
         record_start=options.record_start,
+        timeout_seconds=options.timeout_seconds,
+        heartbeat_seconds=options.heartbeat_seconds,
         quick=options.quick,
     )
 

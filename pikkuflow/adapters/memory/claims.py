@@ -7,12 +7,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from pikkuflow.adapters.memory.endings import end_waiting
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
 from pikkuflow.domain import loss
 from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, Settlement, StepMessage, StepOutcome
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import ClaimId, RunId, StepName
-from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Place, Step
 
 __all__ = ["ClaimActs"]
@@ -61,7 +62,7 @@ class ClaimActs:
         if row.is_settled:
             return run.has_unseen_news and not run.is_held(now) and not run.is_settled
         row.author = request.claim_id
-        row.settle(StepStatus.FAILED, now, error=_refused_failure(row, refusal))
+        row.settle(StepStatus.FAILED, now, no=run.outside_no, error=_refused_failure(row, refusal))
         return self._tables.tell(run, row, now)
 
     def _take(self, row: StepRow, request: ClaimRequest, now: datetime) -> None:
@@ -77,7 +78,7 @@ class ClaimActs:
         row.place = Place.worker(request.holder)
         row.lease_until = now + timedelta(seconds=row.lease_seconds)
         row.running_at = now
-        row.due_at = None
+        row.sign_of_life(now)
         row.forget_sends()
 
     def settle_steps(self, run_id: RunId, outcomes: Sequence[StepOutcome]) -> Settlement:
@@ -89,7 +90,7 @@ class ClaimActs:
                 return Settlement(accepted=(False,) * len(outcomes), wake=False)
             settled = [self._settle(run, outcome, now) for outcome in outcomes]
             if run.is_settled:
-                self._tables.end_waiting(run, now)
+                end_waiting(self._tables, run, now)
             return Settlement(
                 accepted=tuple(accepted for accepted, _ in settled),
                 wake=any(wake for _, wake in settled),
@@ -111,7 +112,7 @@ class ClaimActs:
                     row.author = claim_id
                     run.retried.add(row.name)
             if run.is_settled:
-                self._tables.end_waiting(run, now)
+                end_waiting(self._tables, run, now)
                 return ()
             return tuple(row.message() for row in given)
 
@@ -130,7 +131,7 @@ class ClaimActs:
             self._try_again(row, outcome, now)
             run.retried.add(row.name)
             return True, False
-        row.settle(outcome.status, now, result=outcome.result, error=outcome.error)
+        row.settle(outcome.status, now, no=run.outside_no, result=outcome.result, error=outcome.error)
         return True, self._tables.tell(run, row, now)
 
     def _try_again(self, row: StepRow, outcome: StepOutcome, now: datetime) -> None:
@@ -155,9 +156,14 @@ def _refusal(
         return None
     if row.attempt != attempt or not Place.is_queue(row.place):
         return ClaimRefusal.STALE
-    if run.status is not RunStatus.RUNNING:
+    if run.status is not _worked_in(row):
         return ClaimRefusal.STOPPED
     return _running_refusal(row, now) if row.status is StepStatus.RUNNING else _waiting_refusal(row, now)
+
+
+def _worked_in(row: StepRow) -> RunStatus:
+    """The status of a run whose row of that kind may be claimed (design 3.6)."""
+    return RunStatus.COMPENSATING if row.kind is StepKind.COMPENSATION else RunStatus.RUNNING
 
 
 def _settled_refusal(row: StepRow, request: ClaimRequest) -> ClaimRefusal:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from pikkuflow.adapters.memory.endings import begin_unwind, end_run, tell_parent
 from pikkuflow.adapters.memory.passes import PassActs
 from pikkuflow.adapters.memory.tables import RunRow
-from pikkuflow.domain import loss
 from pikkuflow.domain.act import Closed, Closing, PassRef, RunRef
-from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, StepStatus
+from pikkuflow.domain.status import SETTLED_RUN, RunStatus, StepStatus
 
 __all__ = ["ClosingActs"]
 
@@ -70,33 +70,20 @@ class ClosingActs(PassActs):
 
     def _move(self, run: RunRow, closing: Closing, now: datetime) -> RunRef | None:
         run.due_at = None if closing.due_seconds is None else now + timedelta(seconds=closing.due_seconds)
-        if closing.status is None or run.status not in OPEN_RUN:
+        if closing.status is None or not closing.moves(run.status):
             return None
         run.status = closing.status
-        is_running = closing.status is RunStatus.RUNNING
-        run.code = None if is_running else closing.code
-        run.error = None if is_running else closing.error
+        if not closing.unwinds:
+            is_running = closing.status is RunStatus.RUNNING
+            run.code = None if is_running else closing.code
+            run.error = None if is_running else closing.error
+        if closing.status is RunStatus.COMPENSATING:
+            begin_unwind(self._tables, run, now)
         if closing.status not in SETTLED_RUN:
             return None
         run.output = closing.output
-        run.due_at = None
-        run.handover_at = None if run.handover is None else now
-        run.finished_at = now
-        self._tables.end_waiting(run, now)
-        return self._tell_parent(run, now)
-
-    def _tell_parent(self, run: RunRow, now: datetime) -> RunRef | None:
-        if run.parent is None:
-            return None
-        above = self._tables.runs.get(run.parent.run_id)
-        row = self._tables.steps_of(run.parent.run_id).get(run.parent.step)
-        if above is None or row is None or row.is_settled or row.child_run_id != run.id:
-            return None
-        if run.status is RunStatus.COMPLETED:
-            row.settle(StepStatus.SUCCEEDED, now, result=run.output)
-        else:
-            row.settle(StepStatus.FAILED, now, error=run.error or loss.child_ended(run.id, run.status))
-        return above.ref if self._tables.tell(above, row, now) else None
+        end_run(self._tables, run, now)
+        return tell_parent(self._tables, run, now)
 
 
 def _closed(run: RunRow, parent: RunRef | None) -> Closed:

@@ -48,7 +48,7 @@ class PassActs:
             run = self._held(ref)
             if run is None:
                 return None
-            if write.status is StepStatus.RUNNING and run.status not in OPEN_RUN:
+            if write.status is StepStatus.RUNNING and not _may_begin(run, write.step.kind):
                 return _news(run, written=False)
             now = self._tables.clock.now()
             if not self._write(ref, write, now):
@@ -72,7 +72,7 @@ class PassActs:
             run = self._held(ref)
             if run is None:
                 return None
-            if run.status not in OPEN_RUN:
+            if not all(_may_begin(run, new.kind) for new in steps):
                 return _news(run, written=False)
             now = self._tables.clock.now()
             rows = self._tables.steps_of(run.id)
@@ -85,8 +85,8 @@ class PassActs:
                     self._tables.fans.setdefault(run.id, {}).setdefault(fan_id, members)
             return _news(run)
 
-    def start_child(self, ref: PassRef, step: NewStep, child: NewRun) -> PassNews | None:
-        """Insert the child run and the parent's row; idempotent by step. None: fenced."""
+    def start_child(self, ref: PassRef, step: NewStep, child: NewRun, *, result: str | None = None) -> PassNews | None:
+        """Insert the child run and the parent's row, settled when there is a result; idempotent by step. None: fenced."""
         with self._tables.lock:
             run = self._held(ref)
             if run is None:
@@ -102,6 +102,8 @@ class PassActs:
                 row.place = Place.child(child.id)
                 row.child_run_id = child.id
                 row.running_at = now
+                if result is not None:
+                    row.settle(StepStatus.SUCCEEDED, now, no=step.begun_no, result=result)
                 rows[step.name] = row
             return _news(run)
 
@@ -129,6 +131,11 @@ class PassActs:
             self._tables.count_down(ref.run_id, row.fan_id)
         _show(row, ref, write, now)
         return True
+
+
+def _may_begin(run: RunRow, kind: StepKind) -> bool:
+    """Work begins only in an open run; compensations only in one that unwinds."""
+    return run.status is RunStatus.COMPENSATING if kind is StepKind.COMPENSATION else run.status in OPEN_RUN
 
 
 def _refusal(run: RunRow, opening: PassOpening, now: datetime) -> PassRefusal | None:
@@ -222,6 +229,7 @@ def _show(row: StepRow, ref: PassRef, write: StepWrite, now: datetime) -> None:
         row.running_at = now - timedelta(seconds=write.started_seconds_ago)
     if write.status in SETTLED_STEP:
         row.settled_at = now
+        row.settled_no = write.no
     row.forget_sends()
 
 

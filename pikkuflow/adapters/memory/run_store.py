@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from pikkuflow.adapters.memory.claims import ClaimActs
 from pikkuflow.adapters.memory.closing import ClosingActs
+from pikkuflow.adapters.memory.gates import GateActs
 from pikkuflow.adapters.memory.holders import HolderActs
 from pikkuflow.adapters.memory.runs import RunActs
+from pikkuflow.adapters.memory.stopping import StoppingActs
 from pikkuflow.adapters.memory.sweeps import SweepActs
 from pikkuflow.adapters.memory.tables import Tables
 from pikkuflow.ports import Clock
@@ -17,7 +19,7 @@ from pikkuflow.ports import Clock
 __all__ = ["MemoryRunStore"]
 
 
-class MemoryRunStore(RunActs, ClosingActs, ClaimActs, HolderActs, SweepActs):
+class MemoryRunStore(RunActs, ClosingActs, ClaimActs, GateActs, HolderActs, StoppingActs, SweepActs):
     """``RunStore`` over dictionaries.
 
     Parameters

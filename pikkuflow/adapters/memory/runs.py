@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from pikkuflow.adapters.memory.tables import RunRow, Tables, wait_after
-from pikkuflow.domain.act import FoundRun, RunRef
+from pikkuflow.domain.act import FoundRun
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
-from pikkuflow.domain.status import RunStatus
 from pikkuflow.domain.step import Attempt, Step
 
 __all__ = ["RunActs"]
@@ -32,18 +31,6 @@ class RunActs:
             row = RunRow.of(new, self._tables.clock.now())
             self._tables.runs[new.id] = row
         return InsertedRun(id=row.id, created=created, workflow=row.workflow, input=row.input, status=row.status)
-
-    def resume_run(self, run_id: RunId) -> RunRef | None:
-        """``suspended -> running`` under a guard (D4). None: it was not suspended."""
-        with self._tables.lock:
-            row = self._tables.runs.get(run_id)
-            if row is None or row.status is not RunStatus.SUSPENDED:
-                return None
-            row.status = RunStatus.RUNNING
-            row.code = row.error = row.due_at = None
-            row.passes_lost = 0
-            row.raise_news(self._tables.clock.now())
-            return row.ref
 
     def ask_pass(self, run_id: RunId, in_seconds: float) -> None:
         """``due_at`` becomes the earlier of the two. No news is raised."""
@@ -138,6 +125,7 @@ class RunActs:
             tables = self._tables
             for table in (tables.runs, tables.steps, tables.attempts, tables.fans, tables.states):
                 table.pop(run_id, None)
+            tables.gates.forget(run_id)
             return True
 
 

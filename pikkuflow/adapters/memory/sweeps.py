@@ -14,7 +14,7 @@ from typing import Final
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables, wait_after
 from pikkuflow.domain.act import DueRun, RunRef, StepMessage, SweepRequest, Swept, Upcoming
 from pikkuflow.domain.ids import RunId
-from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepStatus
+from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Place
 
 __all__ = ["SweepActs"]
@@ -43,10 +43,9 @@ class SweepActs:
         with self._tables.lock:
             page = _Page(request=request, now=self._tables.clock.now())
             for run in self._runs():
-                if run.status in OPEN_RUN:
-                    for row in self._rows(run.id):
-                        if _is_undispatched(row, page):
-                            page.drive_step(row)
+                for row in self._rows(run.id):
+                    if _may_be_sent(run, row) and _is_undispatched(row, page):
+                        page.drive_step(row)
             return page.swept()
 
     def sweep_scheduled(self, request: SweepRequest) -> Swept:
@@ -78,7 +77,7 @@ class SweepActs:
             yield run.id, run.due_at
         for row in self._rows(run.id):
             is_earlier = run.due_at is None or (row.due_at is not None and row.due_at < run.due_at)
-            if row.is_waiting and row.due_at is not None and is_earlier:
+            if not row.is_settled and row.due_at is not None and is_earlier:
                 yield f"{run.id}\0{row.name}", row.due_at
 
     def _drive_due(self, run: RunRow, page: _Page) -> None:
@@ -87,12 +86,12 @@ class SweepActs:
         if can_wake and is_run_due:
             page.drive_run(run, run)
         for row in self._rows(run.id):
-            if not row.is_waiting or not _is_past(row.due_at, page):
+            if row.is_settled or not _is_past(row.due_at, page):
                 continue
-            if not Place.is_queue(row.place):
+            if row.status is StepStatus.RUNNING or not Place.is_queue(row.place):
                 if can_wake and not is_run_due:
                     page.drive_run(run, row)
-            elif run.status in OPEN_RUN:
+            elif _may_be_sent(run, row):
                 page.drive_step(row)
 
     def note_sweep(self, kind: str) -> None:
@@ -193,6 +192,13 @@ class _Page:
         row.next_send_at = self.now + wait_after(row.send_count)
         row.send_count += 1
         return True
+
+
+def _may_be_sent(run: RunRow, row: StepRow) -> bool:
+    """A worker would take it: a step of an open run, a compensation of one that unwinds."""
+    if row.kind is StepKind.COMPENSATION:
+        return run.status is RunStatus.COMPENSATING
+    return run.status in OPEN_RUN
 
 
 def _is_undispatched(row: StepRow, page: _Page) -> bool:

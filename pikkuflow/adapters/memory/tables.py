@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Final
 
+from pikkuflow.adapters.memory.gate_tables import GateTables
 from pikkuflow.domain.act import RunRef, StepMessage
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import ClaimId, FanId, Holder, PassId, RunId, StepName
 from pikkuflow.domain.run import NewRun, ParentStep, Run
 from pikkuflow.domain.status import SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
-from pikkuflow.domain.step import Attempt, NewStep, Place, Step
+from pikkuflow.domain.step import Attempt, NewStep, Place, Step, attempt_seconds, first_no
 from pikkuflow.ports import Clock
 
 __all__ = ["RunRow", "StepRow", "Tables", "wait_after"]
@@ -111,6 +112,11 @@ class RunRow:
         """Something came that no pass has loaded."""
         return self.news > self.seen
 
+    @property
+    def outside_no(self) -> int:
+        """The number of what comes from outside a pass now."""
+        return first_no(self.news + 1)
+
     def is_held(self, now: datetime) -> bool:
         """A pass is live."""
         return self.pass_until is not None and self.pass_until > now
@@ -165,6 +171,12 @@ class StepRow:
     author: str
     created_at: datetime
     opened_at: datetime
+    undo_task: str | None
+    begun_no: int
+    timeout_seconds: float | None = None
+    heartbeat_seconds: float | None = None
+    settled_no: int | None = None
+    details: str | None = None
     result: str | None = None
     error: Failure | None = None
     claim_id: ClaimId | None = None
@@ -205,6 +217,10 @@ class StepRow:
             author=author,
             created_at=now,
             opened_at=now,
+            undo_task=new.undo_task,
+            begun_no=new.begun_no,
+            timeout_seconds=new.timeout_seconds,
+            heartbeat_seconds=new.heartbeat_seconds,
         )
 
     @property
@@ -219,8 +235,8 @@ class StepRow:
 
     @property
     def is_waiting(self) -> bool:
-        """No one works it and it has no outcome: pending or scheduled."""
-        return self.status in {StepStatus.PENDING, StepStatus.SCHEDULED}
+        """No one works it and it has no outcome: pending, scheduled, or suspended at a gate."""
+        return self.status in {StepStatus.PENDING, StepStatus.SCHEDULED, StepStatus.SUSPENDED}
 
     def is_due(self, now: datetime) -> bool:
         """``due_at`` is absent or reached."""
@@ -246,6 +262,12 @@ class StepRow:
             override=self.override,
         )
 
+    def sign_of_life(self, now: datetime) -> None:
+        """Whoever works it is alive: it is overdue when one of its two times is over, counted from here and from its claim."""
+        worked = 0.0 if self.running_at is None else (now - self.running_at).total_seconds()
+        left = attempt_seconds(self.timeout_seconds, self.heartbeat_seconds, worked)
+        self.due_at = None if left is None else now + timedelta(seconds=left)
+
     def next_attempt(self, attempt: int, now: datetime) -> None:
         """Make the row show another attempt, with nothing of the one before. What it showed must have been copied."""
         self.attempt = attempt
@@ -270,9 +292,10 @@ class StepRow:
         self.scheduled_at = self.sent_at = None
 
     def settle(
-        self, status: StepStatus, now: datetime, *, result: str | None = None, error: Failure | None = None
+        self, status: StepStatus, now: datetime, *, no: int, result: str | None = None, error: Failure | None = None
     ) -> None:
-        """Give the row its final outcome."""
+        """Give the row its final outcome; ``no`` is its place in the order of the run."""
+        self.settled_no = no
         self.status = status
         self.result = result
         self.error = error
@@ -331,6 +354,7 @@ class Tables:
     fans: dict[RunId, dict[FanId, int]] = field(default_factory=dict)
     states: dict[RunId, dict[str, str]] = field(default_factory=dict)
     sweeps: dict[str, datetime] = field(default_factory=dict)
+    gates: GateTables = field(default_factory=GateTables)
 
     def steps_of(self, run_id: RunId) -> dict[StepName, StepRow]:
         """The run's rows by name."""
@@ -339,16 +363,6 @@ class Tables:
     def keep_attempt(self, attempt: Attempt) -> None:
         """Write an earlier attempt, unless it is there."""
         self.attempts.setdefault(attempt.run_id, {}).setdefault((attempt.step, attempt.attempt), attempt)
-
-    def end_waiting(self, run: RunRow, now: datetime) -> None:
-        """Rows that never started are cancelled; rows with a past attempt failed, so that they stay candidates for undoing (design 3.7)."""
-        past = {step: attempt.error for (step, _), attempt in sorted(self.attempts.get(run.id, {}).items())}
-        for row in self.steps_of(run.id).values():
-            if row.is_waiting:
-                if row.attempt > 1:
-                    row.settle(StepStatus.FAILED, now, error=past.get(row.name))
-                else:
-                    row.settle(StepStatus.CANCELLED, now)
 
     def count_down(self, run_id: RunId, fan_id: FanId | None) -> bool:
         """One member of a fan has settled. True: none is open any more, or there is no counter."""

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from sqlalchemy import select, update
 
-from pikkuflow.adapters.sql.closing import end_waiting
 from pikkuflow.adapters.sql.database import Transaction
-from pikkuflow.adapters.sql.news import count_down, raise_news, wants_wake
+from pikkuflow.adapters.sql.endings import end_waiting
+from pikkuflow.adapters.sql.news import count_down, outside_no, raise_news, wants_wake
 from pikkuflow.adapters.sql.passes import copied, keep_attempt
 from pikkuflow.adapters.sql.rows import ahead, message_of, run_of, step_of, text_of
 from pikkuflow.adapters.sql.tables import step
@@ -21,8 +21,8 @@ from pikkuflow.domain import loss
 from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, Settlement, StepMessage, StepOutcome
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import ClaimId, RunId, StepName
-from pikkuflow.domain.status import SETTLED_RUN, SETTLED_STEP, RunStatus, StepStatus
-from pikkuflow.domain.step import Place, Step
+from pikkuflow.domain.status import SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
+from pikkuflow.domain.step import Place, Step, attempt_seconds
 
 __all__ = ["claim_steps", "give_back", "settle_steps"]
 
@@ -70,7 +70,8 @@ def _refusal(run_row: Row, row: Row | None, attempt: int, request: ClaimRequest,
         return None
     if row["attempt"] != attempt or not Place.is_queue(row["place"]):
         return ClaimRefusal.STALE
-    if run_row["status"] != RunStatus.RUNNING:
+    is_undo = row["kind"] == StepKind.COMPENSATION
+    if run_row["status"] != (RunStatus.COMPENSATING if is_undo else RunStatus.RUNNING):
         return ClaimRefusal.STOPPED
     return _running_refusal(row, now) if row["status"] == StepStatus.RUNNING else _waiting_refusal(row, now)
 
@@ -105,7 +106,7 @@ def _note_refusal(
     name = StepName(row["name"])
     is_expired = refusal is ClaimRefusal.EXPIRED
     failure = loss.message_expired(name) if is_expired else loss.lease_expired(name, row["attempt"])
-    _settle_row(tx, row, StepStatus.FAILED, author=request.claim_id, error=failure)
+    _settle_row(tx, row, StepStatus.FAILED, no=outside_no(run_row), author=request.claim_id, error=failure)
     return count_down(tx, row["run_id"], row["fan_id"]) and raise_news(tx, run_row)
 
 
@@ -126,7 +127,7 @@ def _take(tx: Transaction, row: Row, request: ClaimRequest) -> Step:
         "place": Place.worker(request.holder),
         "lease_until": ahead(now, row["lease_seconds"]),
         "running_at": now,
-        "due_at": None,
+        "due_at": ahead(now, attempt_seconds(row["timeout_seconds"], row["heartbeat_seconds"])),
         "waiting_since": None,
         "send_count": 0,
         "next_send_at": None,
@@ -149,12 +150,13 @@ def _settle_row(
     row: Row,
     status: StepStatus,
     *,
+    no: int,
     author: str,
     result: str | None = None,
     error: Failure | None = None,
 ) -> None:
     """Give a dispatched row its final outcome."""
-    over = {"settled_at": tx.now(), "lease_until": None, "due_at": None, "waiting_since": None}
+    over = {"settled_at": tx.now(), "settled_no": no, "lease_until": None, "due_at": None, "waiting_since": None}
     outcome = {"status": status.value, "result": result, "error": text_of(error), "author": author}
     tx.do(update(step).where(*_is(row)).values(**outcome, **over))
 
@@ -167,7 +169,7 @@ def settle_steps(tx: Transaction, run_id: RunId, outcomes: Sequence[StepOutcome]
     rows = _locked_steps(tx, run_id, [outcome.name for outcome in outcomes])
     settled = [_settle(tx, run_row, rows.get(outcome.name), outcome) for outcome in outcomes]
     if run_row["status"] in SETTLED_RUN:
-        end_waiting(tx, run_id)
+        end_waiting(tx, run_row)
     return Settlement(accepted=tuple(landed for landed, _ in settled), wake=any(wake for _, wake in settled))
 
 
@@ -183,7 +185,8 @@ def _settle(tx: Transaction, run_row: Row, row: Row | None, outcome: StepOutcome
     if outcome.status is StepStatus.PENDING:
         _try_again(tx, row, outcome)
         return True, False
-    _settle_row(tx, row, outcome.status, author=outcome.claim_id, result=outcome.result, error=outcome.error)
+    no, author = outside_no(run_row), outcome.claim_id
+    _settle_row(tx, row, outcome.status, no=no, author=author, result=outcome.result, error=outcome.error)
     return True, count_down(tx, row["run_id"], row["fan_id"]) and raise_news(tx, run_row)
 
 
@@ -225,7 +228,7 @@ def give_back(
         mine = (step.c.run_id == run_id) & step.c.name.in_(running)
         tx.do(update(step).where(mine).values(**nobody, **waiting, author=claim_id, send_count=0))
     if run_row["status"] in SETTLED_RUN:
-        end_waiting(tx, run_id)
+        end_waiting(tx, run_row)
         return ()
     return tuple(message_of(row) for row in given)
 

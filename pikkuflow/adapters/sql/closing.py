@@ -8,16 +8,16 @@ from typing import Any
 from sqlalchemy import case, select, update
 
 from pikkuflow.adapters.sql.database import Transaction
-from pikkuflow.adapters.sql.news import count_down, more_news, raise_news, wants_wake
+from pikkuflow.adapters.sql.endings import end_waiting, forget_fans, tell_parent
+from pikkuflow.adapters.sql.news import more_news, wants_wake
 from pikkuflow.adapters.sql.passes import record_all
 from pikkuflow.adapters.sql.rows import ahead, ref_of, text_of
-from pikkuflow.adapters.sql.tables import attempt, run, step
-from pikkuflow.domain import loss
-from pikkuflow.domain.act import Closed, Closing, PassRef, RunRef
-from pikkuflow.domain.ids import RunId
-from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepStatus
+from pikkuflow.adapters.sql.tables import run, step
+from pikkuflow.domain.act import Closed, Closing, PassRef
+from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.status import SETTLED_RUN, RunStatus, StepStatus
 
-__all__ = ["close_pass", "closed_before", "end_waiting"]
+__all__ = ["close_pass", "closed_before"]
 
 Row = Mapping[str, Any]
 
@@ -38,14 +38,19 @@ def close_pass(tx: Transaction, ref: PassRef, closing: Closing) -> Closed | None
         closing = Closing(raise_news=True)
     _mark_sent(tx, row, closing)
     _mark_returned(tx, row, closing)
-    moves = closing.status is not None and row["status"] in OPEN_RUN
+    moves = closing.moves(RunStatus(row["status"]))
     tx.do(update(run).where(run.c.id == ref.run_id).values(_closed_values(tx, row, closing, moves=moves)))
     status = RunStatus(closing.status if moves and closing.status is not None else row["status"])
     parent = None
     if moves and status in SETTLED_RUN:
-        end_waiting(tx, ref.run_id)
-        parent = _tell_parent(tx, row, closing, status)
+        end_waiting(tx, row)
+        error = Failure.from_json(row["error"]) if closing.unwinds and row["error"] else closing.error
+        parent = tell_parent(tx, row, output=closing.output, error=error, status=status)
     is_unseen = row["news"] + closing.raise_news > row["seen"]
+    if moves and status is RunStatus.COMPENSATING:
+        end_waiting(tx, row)
+        forget_fans(tx, row)
+        is_unseen = True
     return Closed(wake=is_unseen and status not in SETTLED_RUN, status=status, parent=parent)
 
 
@@ -106,51 +111,16 @@ def _closed_values(tx: Transaction, row: Row, closing: Closing, *, moves: bool) 
         values |= {"passes_lost": run.c.passes_lost + 1}
     if not moves or closing.status is None:
         return values
-    is_running = closing.status is RunStatus.RUNNING
-    values |= {
-        "status": closing.status.value,
-        "code": None if is_running else closing.code,
-        "error": None if is_running else text_of(closing.error),
-    }
+    values["status"] = closing.status.value
+    if not closing.unwinds:
+        is_running = closing.status is RunStatus.RUNNING
+        values |= {
+            "code": None if is_running else closing.code,
+            "error": None if is_running else text_of(closing.error),
+        }
+    if closing.status is RunStatus.COMPENSATING:
+        values |= {**more_news(now), "due_at": None}
     if closing.status in SETTLED_RUN:
         values |= {"output": closing.output, "finished_at": now, "due_at": None, "news_at": None}
         values |= {"handover_at": now if row["handover"] is not None else None}
     return values
-
-
-def end_waiting(tx: Transaction, run_id: str) -> None:
-    """Cancel rows that never started; fail rows with a past attempt, so that they stay candidates for undoing (design 3.7)."""
-    now = tx.now()
-    over = {"settled_at": now, "due_at": None, "waiting_since": None}
-    waiting = (step.c.run_id == run_id) & step.c.status.in_(_WAITING)
-    tx.do(update(step).where(waiting, step.c.attempt == 1).values(status=StepStatus.CANCELLED.value, **over))
-    last_error = (
-        select(attempt.c.error)
-        .where(
-            attempt.c.run_id == step.c.run_id, attempt.c.step == step.c.name, attempt.c.attempt == step.c.attempt - 1
-        )
-        .scalar_subquery()
-    )
-    tx.do(update(step).where(waiting).values(status=StepStatus.FAILED.value, error=last_error, **over))
-
-
-def _tell_parent(tx: Transaction, row: Row, closing: Closing, status: RunStatus) -> RunRef | None:
-    """Settle the parent's step with what the child came to; the parent's half may touch no row (D9)."""
-    parent_id, name = row["parent_run_id"], row["parent_step"]
-    above = None if parent_id is None else tx.lock_run(parent_id)
-    if above is None:
-        return None
-    values: dict[str, Any] = {"settled_at": tx.now(), "lease_until": None, "due_at": None}
-    if status is RunStatus.COMPLETED:
-        values |= {"status": StepStatus.SUCCEEDED.value, "result": closing.output}
-    else:
-        error = closing.error or loss.child_ended(RunId(row["id"]), status)
-        values |= {"status": StepStatus.FAILED.value, "error": text_of(error)}
-    mine = (step.c.run_id == parent_id) & (step.c.name == name) & (step.c.child_run_id == row["id"])
-    told = next(iter(tx.locked(select(step.c.fan_id).where(mine, step.c.status.not_in(sorted(SETTLED_STEP))))), None)
-    if told is None:
-        return None
-    tx.do(update(step).where(mine).values(values))
-    if not count_down(tx, parent_id, told["fan_id"]):
-        return None
-    return ref_of(above) if raise_news(tx, above) else None

@@ -12,8 +12,14 @@ from pikkuflow.adapters.sql.database import Transaction
 from pikkuflow.adapters.sql.rows import is_held
 from pikkuflow.adapters.sql.tables import fan, run
 from pikkuflow.domain.status import SETTLED_RUN
+from pikkuflow.domain.step import first_no
 
-__all__ = ["count_down", "more_news", "raise_news", "wants_wake"]
+__all__ = ["count_down", "more_news", "outside_no", "raise_news", "wants_wake"]
+
+
+def outside_no(row: Mapping[str, Any]) -> int:
+    """The number of what comes from outside a pass now, to a run whose row is locked and given (``first_no``)."""
+    return first_no(row["news"] + 1)
 
 
 def more_news(now: datetime) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pikkuflow.domain import loss
 from pikkuflow.domain.act import EndedAttempt, PassNews, PassOpening, PassRef, PassRefusal, StepWrite
 from pikkuflow.domain.history import History
 from pikkuflow.domain.run import NewRun
-from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepStatus, SuspendCode
+from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus, SuspendCode
 from pikkuflow.domain.step import NewStep, Place
 
 __all__ = ["copied", "insert_steps", "keep_attempt", "open_pass", "record", "record_all", "start_child"]
@@ -122,7 +122,7 @@ def _record(tx: Transaction, ref: PassRef, write: StepWrite, held: Row | None) -
     if held is None:
         return None
     is_start = write.status is StepStatus.RUNNING
-    if is_start and held["status"] not in OPEN_RUN:
+    if is_start and not _may_begin(held, write.step.kind):
         return _news(held, written=False)
     if not _write(tx, ref, write):
         return _news(held, written=False)
@@ -137,6 +137,13 @@ def _held(tx: Transaction, ref: PassRef) -> Row | None:
     """The run's row, locked, if the pass still owns it."""
     row = tx.lock_run(ref.run_id)
     return row if row is not None and row["pass_id"] == ref.pass_id else None
+
+
+def _may_begin(held: Row, kind: StepKind) -> bool:
+    """Work begins only in an open run; compensations only in one that unwinds."""
+    if kind is StepKind.COMPENSATION:
+        return bool(held["status"] == RunStatus.COMPENSATING)
+    return held["status"] in OPEN_RUN
 
 
 def _news(held: Row, *, written: bool = True) -> PassNews:
@@ -204,6 +211,7 @@ def _shown(ref: PassRef, write: StepWrite, row: Row | None, now: datetime) -> di
         "scheduled_at": row["scheduled_at"] if row is not None and is_same else None,
         "sent_at": row["sent_at"] if row is not None and is_same else None,
         "settled_at": now if write.status in SETTLED_STEP else None,
+        "settled_no": write.no if write.status in SETTLED_STEP else None,
     }
 
 
@@ -274,7 +282,7 @@ def insert_steps(tx: Transaction, ref: PassRef, steps: Sequence[NewStep], *, joi
     held = _held(tx, ref)
     if held is None:
         return None
-    if held["status"] not in OPEN_RUN:
+    if not all(_may_begin(held, new.kind) for new in steps):
         return _news(held, written=False)
     names = [new.name for new in steps]
     there = {
@@ -299,8 +307,8 @@ def _open_fans(tx: Transaction, ref: PassRef, inserted: Sequence[NewStep]) -> No
             tx.do(update(fan).where(mine).values(open=fan.c.open + members))
 
 
-def start_child(tx: Transaction, ref: PassRef, new: NewStep, child: NewRun) -> PassNews | None:
-    """Insert the child run and the parent's row, running and worked by the child; idempotent by step."""
+def start_child(tx: Transaction, ref: PassRef, new: NewStep, child: NewRun, *, result: str | None) -> PassNews | None:
+    """Insert the child run and the parent's row, running and worked by the child, or settled with a result; idempotent by step."""
     held = _held(tx, ref)
     if held is None:
         return None
@@ -319,5 +327,7 @@ def start_child(tx: Transaction, ref: PassRef, new: NewStep, child: NewRun) -> P
         "running_at": now,
         "waiting_since": None,
     }
+    if result is not None:
+        row |= {"status": StepStatus.SUCCEEDED.value, "result": result, "settled_at": now, "settled_no": new.begun_no}
     tx.do(insert(step).values(row))
     return _news(held)

@@ -77,16 +77,18 @@ def _aliased(columns: Sequence[str], table: str, prefix: str) -> str:
 
 
 _CLAIM: Final = f"""
--- The run is running and stays so until this commits; many claims may share it.
-WITH r AS (SELECT * FROM pikkuflow_run WHERE id = %(run_id)s AND status = 'running' FOR SHARE)
+-- The run is running, or for a compensation unwinds, and stays so until this commits; many claims may share it.
+WITH r AS (SELECT * FROM pikkuflow_run WHERE id = %(run_id)s AND status IN ('running', 'compensating') FOR SHARE)
 -- Every waiting row of the message that is due, at its attempt, is claimed; none if a row is another task's.
 , claimed AS (
   UPDATE pikkuflow_step s SET
     status = 'running', claim_id = %(claim_id)s, claim_holder = %(holder)s, author = %(claim_id)s, place = %(place)s,
     lease_until = {_NOW} + s.lease_seconds * interval '1 second', running_at = {_NOW},
-    due_at = NULL, waiting_since = NULL, send_count = 0, next_send_at = NULL
+    due_at = {_NOW} + least(s.timeout_seconds, s.heartbeat_seconds) * interval '1 second',
+    waiting_since = NULL, send_count = 0, next_send_at = NULL
   FROM r, unnest(%(names)s::text[], %(attempts)s::int[]) AS m(name, attempt)
   WHERE s.run_id = r.id AND s.name = m.name AND s.attempt = m.attempt
+    AND (s.kind = 'compensation') = (r.status = 'compensating')
     AND s.status IN ('pending', 'scheduled') AND s.place LIKE 'worker:%%' AND s.task = %(task)s
     AND (s.due_at IS NULL OR s.due_at <= {_NOW}) AND (s.expires_at IS NULL OR s.expires_at > {_NOW})
     AND NOT EXISTS (
@@ -126,7 +128,7 @@ def claim_steps(db: Statements, request: ClaimRequest) -> Claims | None:
 # --- settling -----------------------------------------------------------------------------------------------------------
 
 _LOCKED: Final = """
-WITH r AS (SELECT id FROM pikkuflow_run WHERE id = %(run_id)s FOR NO KEY UPDATE)"""
+WITH r AS (SELECT id, news FROM pikkuflow_run WHERE id = %(run_id)s FOR NO KEY UPDATE)"""
 
 _MINE: Final = """
   WHERE s.run_id = r.id AND s.name = %(name)s AND s.attempt = %(attempt)s AND s.claim_id = %(claim_id)s AND s.status = 'running'"""
@@ -136,7 +138,7 @@ _SETTLE: Final = f"""{_LOCKED}
 , settled AS (
   UPDATE pikkuflow_step s SET
     status = %(status)s, result = %(result)s, error = %(error)s, author = %(claim_id)s, settled_at = {_NOW},
-    lease_until = NULL, due_at = NULL, waiting_since = NULL
+    settled_no = (r.news + 1) * 4294967296, lease_until = NULL, due_at = NULL, waiting_since = NULL
   FROM r {_MINE}
   RETURNING s.run_id, s.fan_id
 )

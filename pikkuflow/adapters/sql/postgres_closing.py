@@ -78,17 +78,18 @@ _END_WAITING: Final = f"""
 UPDATE pikkuflow_step s SET
   status = CASE WHEN s.attempt = 1 THEN 'cancelled' ELSE 'failed' END,
   error = (SELECT a.error FROM pikkuflow_attempt a WHERE a.run_id = s.run_id AND a.step = s.name AND a.attempt = s.attempt - 1),
-  settled_at = {_NOW}, due_at = NULL, waiting_since = NULL
+  settled_at = {_NOW}, settled_no = (r.news + 1) * 4294967296, due_at = NULL, waiting_since = NULL, gate_at = NULL
 FROM pikkuflow_run r
 WHERE r.id = %(run_id)s AND r.author = %(pass_id)s AND r.pass_id IS NULL AND r.status = %(status)s
-  AND s.run_id = r.id AND s.status IN ('pending', 'scheduled')
+  AND s.run_id = r.id AND s.status IN ('pending', 'scheduled', 'suspended')
 RETURNING s.name
 """
 
 
 def close_pass(db: Statements, ref: PassRef, closing: Closing) -> Closed | None:
     """The last write of a pass. None: not closed, for a reason that this does not tell."""
-    if closing.returned:
+    if closing.returned or closing.unwinds or closing.status is RunStatus.COMPENSATING:
+        # Rare, and more than a pair of statements.
         return None
     values: dict[str, Any] = {
         "run_id": ref.run_id,

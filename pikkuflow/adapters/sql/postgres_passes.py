@@ -28,7 +28,7 @@ from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
 
-__all__ = ["MOVED", "get_run", "insert_steps", "is_plain", "open_pass", "record"]
+__all__ = ["MOVED", "get_run", "insert_steps", "is_plain", "may_begin", "open_pass", "record"]
 
 _NOW: Final = "clock_timestamp()"
 _OPEN: Final = "('running', 'suspended')"
@@ -110,6 +110,7 @@ WITH held AS (
 MOVED: Final = f"""ON CONFLICT (run_id, name) DO UPDATE SET
     status = excluded.status, result = excluded.result, error = excluded.error, place = excluded.place,
     override = excluded.override, author = excluded.author, due_at = excluded.due_at, settled_at = excluded.settled_at,
+    settled_no = excluded.settled_no,
     running_at = CASE
       WHEN excluded.status IN ('running', 'pending') THEN excluded.running_at
       ELSE coalesce(s.running_at, excluded.running_at) END,
@@ -123,16 +124,17 @@ _WRITTEN: Final = f"""
   INSERT INTO pikkuflow_step AS s (
     run_id, name, seq, kind, task, args, status, result, error, attempt, retries, retry_delay, place, queue, options,
     lease_seconds, due_at, expires_at, send_count, override, child_run_id, fan_id, from_step, "group", author,
-    created_at, running_at, settled_at)
+    undo_task, begun_no, settled_no, created_at, running_at, settled_at)
   SELECT
-    held.id, %(name)s, %(seq)s, %(kind)s, %(task)s, %(args)s, %(status)s::text, %(result)s, %(error)s, %(attempt)s,
+    held.id, %(name)s, %(seq)s, %(kind)s::text, %(task)s, %(args)s, %(status)s::text, %(result)s, %(error)s, %(attempt)s,
     %(retries)s, %(retry_delay)s, %(place)s, %(queue)s, %(options)s, %(lease_seconds)s,
     {_NOW} + %(due_seconds)s::float8 * interval '1 second',
     {_NOW} + %(expires_seconds)s::float8 * interval '1 second',
     0, %(override)s, %(child_run_id)s, %(fan_id)s, %(from_step)s, %(group)s, %(pass_id)s,
-    {_NOW}, {_NOW} - %(running_ago)s::float8 * interval '1 second',
+    %(undo_task)s, %(begun_no)s, %(settled_no)s::int8, {_NOW}, {_NOW} - %(running_ago)s::float8 * interval '1 second',
     CASE WHEN %(status)s::text IN {_FINAL} THEN {_NOW} END
-  FROM held WHERE %(status)s::text <> 'running' OR held.status IN {_OPEN}
+  FROM held WHERE %(status)s::text <> 'running'
+    OR CASE WHEN %(kind)s::text = 'compensation' THEN held.status = 'compensating' ELSE held.status IN {_OPEN} END
   {MOVED}
   RETURNING s.run_id
 )"""
@@ -192,9 +194,14 @@ def record(db: Statements, ref: PassRef, write: StepWrite) -> tuple[PassNews | N
     if row is None:
         return None, False
     status = RunStatus(row["status"])
-    is_stopped_start = write.status is StepStatus.RUNNING and status not in OPEN_RUN
+    is_stopped_start = write.status is StepStatus.RUNNING and not may_begin(status, write.step.kind)
     news = PassNews(news=row["news"], status=status, written=row["written"])
     return news, not row["written"] and not is_stopped_start
+
+
+def may_begin(status: RunStatus, kind: StepKind) -> bool:
+    """Work begins only in an open run; compensations only in one that unwinds."""
+    return status is RunStatus.COMPENSATING if kind is StepKind.COMPENSATION else status in OPEN_RUN
 
 
 def _written_values(ref: PassRef, write: StepWrite) -> dict[str, Any]:
@@ -226,6 +233,9 @@ def _written_values(ref: PassRef, write: StepWrite) -> dict[str, Any]:
         "fan_id": new.fan_id,
         "from_step": new.from_step,
         "group": new.group,
+        "undo_task": new.undo_task,
+        "begun_no": new.begun_no,
+        "settled_no": write.no if write.status in SETTLED_STEP else None,
         "running_ago": None if is_pending else write.started_seconds_ago,
         "state_key": key,
         "state_value": value,
@@ -240,20 +250,24 @@ _INSERT_STEPS: Final = f"""
 , inserted AS (
   INSERT INTO pikkuflow_step (
     run_id, name, seq, kind, task, args, status, attempt, retries, retry_delay, place, queue, options, lease_seconds,
-    due_at, expires_at, waiting_since, send_count, child_run_id, fan_id, from_step, "group", author, created_at, scheduled_at)
+    due_at, expires_at, waiting_since, send_count, child_run_id, fan_id, from_step, "group", author,
+    undo_task, begun_no, timeout_seconds, heartbeat_seconds, created_at,
+    scheduled_at)
   SELECT
     held.id, n.name, n.seq, n.kind, n.task, n.args, n.status, 1, n.retries, n.retry_delay, n.place, n.queue, n.options,
     n.lease_seconds,
     {_NOW} + n.delay_seconds * interval '1 second',
     {_NOW} + n.expires_seconds * interval '1 second',
     CASE WHEN n.waits THEN {_NOW} + coalesce(n.delay_seconds, 0) * interval '1 second' END,
-    0, n.child_run_id, n.fan_id, n.from_step, n."group", %(pass_id)s, {_NOW},
+    0, n.child_run_id, n.fan_id, n.from_step, n."group", %(pass_id)s,
+    n.undo_task, n.begun_no, n.timeout_seconds, n.heartbeat_seconds, {_NOW},
     CASE WHEN n.status = 'scheduled' THEN {_NOW} END
   FROM held, json_to_recordset(%(rows)s::json) AS n(
     name text, seq int, kind text, task text, args text, status text, retries int, retry_delay text, place text, queue text,
     options text, lease_seconds float8, delay_seconds float8, expires_seconds float8, waits bool, child_run_id text,
-    fan_id text, from_step text, "group" text)
-  WHERE held.status IN {_OPEN}
+    fan_id text, from_step text, "group" text, undo_task text, begun_no int8,
+    timeout_seconds float8, heartbeat_seconds float8)
+  WHERE CASE WHEN n.kind = 'compensation' THEN held.status = 'compensating' ELSE held.status IN {_OPEN} END
   ON CONFLICT (run_id, name) DO NOTHING
   RETURNING run_id, fan_id
 )
@@ -274,7 +288,8 @@ def insert_steps(db: Statements, ref: PassRef, steps: Sequence[NewStep], *, join
     if row is None:
         return None
     status = RunStatus(row["status"])
-    return PassNews(news=row["news"], status=status, written=status in OPEN_RUN)
+    is_written = all(may_begin(status, new.kind) for new in steps)
+    return PassNews(news=row["news"], status=status, written=is_written)
 
 
 def _inserted_values(new: NewStep) -> dict[str, Any]:
@@ -285,5 +300,6 @@ def _inserted_values(new: NewStep) -> dict[str, Any]:
 
 _INSERTED: Final = (
     *("name", "seq", "kind", "task", "args", "retries", "retry_delay", "place", "queue", "options", "lease_seconds"),
-    *("delay_seconds", "expires_seconds", "child_run_id", "fan_id", "from_step", "group"),
+    *("delay_seconds", "expires_seconds", "child_run_id", "fan_id", "from_step", "group", "undo_task", "begun_no"),
+    *("timeout_seconds", "heartbeat_seconds"),
 )

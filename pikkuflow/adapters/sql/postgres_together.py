@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from pikkuflow.adapters.sql.postgres_passes import MOVED
+from pikkuflow.adapters.sql.postgres_passes import MOVED, may_begin
 from pikkuflow.adapters.sql.rows import text_of
 from pikkuflow.adapters.sql.statements import Statements
 from pikkuflow.domain.act import PassNews, PassRef, StepWrite
-from pikkuflow.domain.status import OPEN_RUN, SETTLED_STEP, RunStatus, StepStatus
+from pikkuflow.domain.status import SETTLED_STEP, RunStatus, StepStatus
 
 __all__ = ["parameters_of", "record_all", "statement_of"]
 
@@ -31,7 +31,7 @@ WITH given AS MATERIALIZED (
     at int, run_id text, pass_id text, name text, seq int, kind text, task text, args text, status text, result text, error text,
     attempt int, retries int, retry_delay text, place text, queue text, options text, lease_seconds float8, due_seconds float8,
     expires_seconds float8, override text, child_run_id text, fan_id text, from_step text, "group" text, running_ago float8,
-    state_key text, state_value text)
+    state_key text, state_value text, undo_task text, begun_no int8, settled_no int8)
 )
 , locked AS (
   SELECT id, pass_id, news, status, lost, passes_lost FROM pikkuflow_run
@@ -48,16 +48,17 @@ _WRITTEN: Final = f"""
   INSERT INTO pikkuflow_step AS s (
     run_id, name, seq, kind, task, args, status, result, error, attempt, retries, retry_delay, place, queue, options,
     lease_seconds, due_at, expires_at, send_count, override, child_run_id, fan_id, from_step, "group", author,
-    created_at, running_at, settled_at)
+    undo_task, begun_no, settled_no, created_at, running_at, settled_at)
   SELECT
     run_id, name, seq, kind, task, args, status, result, error, attempt, retries, retry_delay, place, queue, options,
     lease_seconds,
     {_NOW} + due_seconds * interval '1 second',
     {_NOW} + expires_seconds * interval '1 second',
     0, override, child_run_id, fan_id, from_step, "group", pass_id,
-    {_NOW}, {_NOW} - running_ago * interval '1 second',
+    undo_task, begun_no, settled_no, {_NOW}, {_NOW} - running_ago * interval '1 second',
     CASE WHEN status IN {_FINAL} THEN {_NOW} END
-  FROM held WHERE status <> 'running' OR run_status IN {_OPEN}
+  FROM held WHERE status <> 'running'
+    OR CASE WHEN kind = 'compensation' THEN run_status = 'compensating' ELSE run_status IN {_OPEN} END
   ORDER BY at
   {MOVED}
   RETURNING s.run_id, s.name
@@ -126,7 +127,7 @@ def record_all(db: Statements, writes: Writes) -> tuple[PassNews | None, ...] | 
             answers.append(None)
             continue
         status = RunStatus(row["status"])
-        if not row["written"] and not (write.status is StepStatus.RUNNING and status not in OPEN_RUN):
+        if not row["written"] and not (write.status is StepStatus.RUNNING and not may_begin(status, write.step.kind)):
             return None
         answers.append(PassNews(news=row["news"], status=status, written=row["written"]))
     return tuple(answers)
@@ -134,7 +135,7 @@ def record_all(db: Statements, writes: Writes) -> tuple[PassNews | None, ...] | 
 
 _PLAIN: Final = (
     *("name", "seq", "task", "args", "retries", "retry_delay", "place", "queue", "options", "lease_seconds"),
-    *("expires_seconds", "child_run_id", "fan_id", "from_step", "group"),
+    *("expires_seconds", "child_run_id", "fan_id", "from_step", "group", "undo_task", "begun_no"),
 )
 
 
@@ -153,6 +154,7 @@ def _values(at: int, ref: PassRef, write: StepWrite) -> dict[str, Any]:
         "due_seconds": write.delay_seconds if is_pending else None,
         "override": write.override,
         "running_ago": None if is_pending else write.started_seconds_ago,
+        "settled_no": write.no if write.status in SETTLED_STEP else None,
     }
     if write.state is not None:
         values["state_key"], values["state_value"] = write.state

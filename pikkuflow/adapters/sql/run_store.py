@@ -20,7 +20,9 @@ from pikkuflow.adapters.sql import (
 )
 from pikkuflow.adapters.sql.database import Database
 from pikkuflow.adapters.sql.engines import Kind
+from pikkuflow.adapters.sql.gate_store import GateActs
 from pikkuflow.adapters.sql.migrations import check_schema
+from pikkuflow.adapters.sql.stopping import StoppingActs
 from pikkuflow.domain.act import (
     ClaimRequest,
     Claims,
@@ -33,7 +35,6 @@ from pikkuflow.domain.act import (
     PassRef,
     PassRefusal,
     Renewed,
-    RunRef,
     Settlement,
     StepMessage,
     StepOutcome,
@@ -136,7 +137,7 @@ class _Repairs:
         self.database.write(lambda tx: sweeps.note_sweep(tx, kind))
 
 
-class SqlRunStore(_Reads, _Repairs):
+class SqlRunStore(_Reads, _Repairs, GateActs, StoppingActs):
     """``RunStore`` over a SQL database. The contract of each act is in ``pikkuflow.ports``.
 
     Parameters
@@ -176,11 +177,6 @@ class SqlRunStore(_Reads, _Repairs):
             if inserted is not None:
                 return inserted
         return self.database.write(lambda tx: runs.insert_runs(tx, runs_, author))
-
-    def resume_run(self, run_id: RunId) -> RunRef | None:
-        """``suspended -> running`` under a guard."""
-        author = str(uuid.uuid4())
-        return self.database.write(lambda tx: runs.resume_run(tx, run_id, author))
 
     def ask_pass(self, run_id: RunId, in_seconds: float, *, patience_seconds: float | None = -1) -> None:
         """``due_at`` becomes the earlier of the two."""
@@ -227,9 +223,9 @@ class SqlRunStore(_Reads, _Repairs):
             return self.database.autocommit(lambda db: postgres_passes.insert_steps(db, ref, steps, joined=joined))
         return self.database.write(lambda tx: passes.insert_steps(tx, ref, steps, joined=joined))
 
-    def start_child(self, ref: PassRef, step: NewStep, child: NewRun) -> PassNews | None:
+    def start_child(self, ref: PassRef, step: NewStep, child: NewRun, *, result: str | None = None) -> PassNews | None:
         """Insert the child run and the parent's row in one transaction."""
-        return self.database.write(lambda tx: passes.start_child(tx, ref, step, child))
+        return self.database.write(lambda tx: passes.start_child(tx, ref, step, child, result=result))
 
     def close_pass(self, ref: PassRef, closing_: Closing) -> Closed | None:
         """The last write of a pass."""

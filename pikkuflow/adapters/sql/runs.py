@@ -9,10 +9,8 @@ from typing import Any
 from sqlalchemy import Select, delete, select, tuple_, update
 
 from pikkuflow.adapters.sql.database import Transaction
-from pikkuflow.adapters.sql.news import more_news
-from pikkuflow.adapters.sql.rows import ahead, attempt_of, new_run_row, ref_of, run_of, step_of, steps_of
-from pikkuflow.adapters.sql.tables import attempt, fan, run, state, step
-from pikkuflow.domain.act import RunRef
+from pikkuflow.adapters.sql.rows import ahead, attempt_of, new_run_row, run_of, step_of, steps_of
+from pikkuflow.adapters.sql.tables import attempt, decision, fan, run, signal, state, step
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
 from pikkuflow.domain.status import SETTLED_RUN, RunStatus
@@ -31,7 +29,6 @@ __all__ = [
     "list_runs",
     "list_steps",
     "mark_delivered",
-    "resume_run",
     "undelivered_runs",
 ]
 
@@ -66,19 +63,6 @@ def inserted_of(row: Mapping[str, Any], author: str, *, is_first: bool) -> Inser
 def add_run(tx: Transaction, new: NewRun, author: str, now: datetime) -> None:
     """Insert a run unless its id is there."""
     tx.add(run, new_run_row(new, author, now))
-
-
-def resume_run(tx: Transaction, run_id: RunId, author: str) -> RunRef | None:
-    """``suspended -> running`` under a guard (D4). A row with this ``author`` was resumed by us, and the answer was lost."""
-    row = tx.lock_run(run_id)
-    if row is None:
-        return None
-    if row["status"] != RunStatus.SUSPENDED:
-        return ref_of(row) if row["author"] == author else None
-    cleared = {"code": None, "error": None, "due_at": None, "passes_lost": 0}
-    moved = {"status": RunStatus.RUNNING.value, "author": author, "send_count": 0, "next_send_at": None}
-    tx.do(update(run).where(run.c.id == run_id).values(**cleared, **moved, **more_news(tx.now())))
-    return ref_of(row)
 
 
 def ask_pass(tx: Transaction, run_id: RunId, in_seconds: float) -> None:
@@ -158,7 +142,7 @@ def delete_run(tx: Transaction, run_id: RunId) -> bool:
     row = tx.lock_run(run_id)
     if row is None or row["status"] not in SETTLED_RUN:
         return False
-    for table in (step, attempt, fan, state):
+    for table in (step, attempt, fan, state, signal, decision):
         tx.do(delete(table).where(table.c.run_id == run_id))
     tx.do(delete(run).where(run.c.id == run_id))
     return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -21,7 +22,7 @@ from pikkuflow.adapters.sql.rows import message_of
 from pikkuflow.adapters.sql.tables import run, step, sweep
 from pikkuflow.domain.act import RunRef, StepMessage, SweepRequest, Swept
 from pikkuflow.domain.ids import RunId
-from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, StepStatus, SuspendCode
+from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, StepKind, StepStatus, SuspendCode
 from pikkuflow.domain.step import Place
 
 __all__ = ["note_sweep", "put_off_delivery", "sweep_ages", "sweep_scheduled", "sweep_stalled", "sweep_undispatched"]
@@ -34,6 +35,11 @@ _OPEN: Final = sorted(OPEN_RUN)
 _SETTLED: Final = sorted(SETTLED_RUN)
 _WAITING: Final = (StepStatus.PENDING.value, StepStatus.SCHEDULED.value)
 _SAME_RUN: Final = run.c.id == step.c.run_id
+_IS_UNDO: Final = step.c.kind == StepKind.COMPENSATION.value
+_MAY_BE_SENT: Final = or_(
+    run.c.status.in_(_OPEN) & ~_IS_UNDO, (run.c.status == RunStatus.COMPENSATING.value) & _IS_UNDO
+)
+"""A worker would take it: a step of an open run, a compensation of one that unwinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,7 @@ class _Source:
             step.c.options,
             step.c.override,
             step.c.place,
+            (step.c.status == StepStatus.RUNNING.value).label("is_worked"),
         )
 
 
@@ -121,7 +128,7 @@ def sweep_undispatched(tx: Transaction, request: SweepRequest) -> Swept:
     """Dispatched rows that no worker has."""
     now = tx.now()
     before = now - timedelta(seconds=request.older_than_seconds)
-    is_open = run.c.status.in_(_OPEN)
+    is_open = _MAY_BE_SENT
     waiting = _Source(table=step, time=step.c.waiting_since, before=before, where=(is_open,))
     lapsed = _Source(table=step, time=step.c.lease_until, before=now, where=(is_open,))
     return _swept(tx, request, (lapsed, waiting))
@@ -134,11 +141,14 @@ def sweep_scheduled(tx: Transaction, request: SweepRequest) -> Swept:
     is_free = or_(run.c.pass_until.is_(None), run.c.pass_until <= now)
     not_settled = run.c.status.not_in(_SETTLED)
     runs = _Source(table=run, time=run.c.due_at, before=before, where=(not_settled, is_free))
-    is_message = step.c.place.startswith(Place.QUEUE, autoescape=True) & run.c.status.in_(_OPEN)
+    is_worked = step.c.status == StepStatus.RUNNING.value
+    is_message = step.c.place.startswith(Place.QUEUE, autoescape=True) & _MAY_BE_SENT & ~is_worked
     # A message that left after the time came is the other sweep's to repeat.
     is_unsent = or_(step.c.sent_at.is_(None), step.c.sent_at < step.c.due_at)
     is_run_due = run.c.due_at.is_not(None) & (run.c.due_at <= before)
-    is_timer = ~step.c.place.startswith(Place.QUEUE, autoescape=True) & is_free & not_settled & ~is_run_due
+    # A row that a worker has is due when the time of its attempt is over: its run sees to that.
+    is_timer = is_worked | ~step.c.place.startswith(Place.QUEUE, autoescape=True)
+    is_timer = is_timer & is_free & not_settled & ~is_run_due
     steps = _Source(table=step, time=step.c.due_at, before=before, where=(or_(is_message & is_unsent, is_timer),))
     return _swept(tx, request, (runs, steps))
 
@@ -156,16 +166,17 @@ def _swept(tx: Transaction, request: SweepRequest, sources: Sequence[_Source]) -
         if len(found) >= request.limit:
             break
     is_full = len(found) >= request.limit
-    page = _answer(found, last=_key_of(*found[-1]) if found and is_full else None)
+    overdue = {id(row) for index, row in found if sources[index].time is step.c.due_at and row["is_worked"]}
+    page = _answer(found, overdue, last=_key_of(*found[-1]) if found and is_full else None)
     forgotten = (row for index, row in found if sources[index].is_backstop)
     return replace(page, forgotten=tuple(row["id"] for row in forgotten if not row["send_count"]))
 
 
-def _answer(found: Sequence[tuple[int, Mapping[str, Any]]], last: str | None) -> Swept:
+def _answer(found: Sequence[tuple[int, Mapping[str, Any]]], overdue: AbstractSet[int], last: str | None) -> Swept:
     runs: dict[RunId, RunRef] = {}
     steps: list[StepMessage] = []
     for _, row in found:
-        if "place" in row and Place.is_queue(row["place"]):
+        if "place" in row and Place.is_queue(row["place"]) and id(row) not in overdue:
             steps.append(message_of(row))
         else:
             runs[row["id"]] = RunRef(id=row["id"], workflow=row["workflow"])

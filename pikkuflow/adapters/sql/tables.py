@@ -2,12 +2,13 @@
 
 ``run.opened_at`` is when the current pass opened, and ``step.created_at`` when the current attempt came to be.
 
-Three columns are there for the sweeps, and are NULL whenever a sweep has nothing to find, so that a plain index on each of them is as small
-as a partial one on every database:
+Four columns are there for sweeps and listings, and are NULL whenever those have nothing to find, so that a plain index on each of them is
+as small as a partial one on every database:
 
 - ``run.news_at``: since when the run has news that no pass has seen;
 - ``step.waiting_since``: since when a dispatched row could have been picked up (its insert, its due time, or its message being sent);
-- ``run.handover_at``: when a settled run's outcome is to be handed on: at once, later when that failed.
+- ``run.handover_at``: when a settled run's outcome is to be handed on: at once, later when that failed;
+- ``step.gate_at``: since when a gate (a suspension, an approval, a signal) waits for the outside.
 
 For the same reason ``due_at`` is cleared when a row is claimed or settled, and ``lease_until`` when its attempt ends.
 
@@ -18,13 +19,27 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Boolean, Column, Double, Index, Integer, MetaData, String, Table, text
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, MetaData, String, Table, text
 
 from pikkuflow.adapters.sql.columns import Key, Payload, Utc
 
-__all__ = ["SCHEMA_REVISION", "VERSION_TABLE", "attempt", "fan", "lease", "metadata", "run", "state", "step", "sweep"]
+__all__ = [
+    "SCHEMA_REVISION",
+    "VERSION_TABLE",
+    "attempt",
+    "audit",
+    "decision",
+    "fan",
+    "lease",
+    "metadata",
+    "run",
+    "signal",
+    "state",
+    "step",
+    "sweep",
+]
 
-SCHEMA_REVISION: Final = "0001"
+SCHEMA_REVISION: Final = "0003"
 """The newest migration. Revisions are numbers of four digits, so that older and newer can be told by comparing texts."""
 
 VERSION_TABLE: Final = "pikkuflow_alembic_version"
@@ -138,10 +153,19 @@ step = Table(
     Column("running_at", Utc),
     Column("scheduled_at", Utc),
     Column("settled_at", Utc),
+    Column("gate_at", Utc),
+    Column("undo_task", Key()),
+    Column("begun_no", BigInteger),
+    Column("settled_no", BigInteger),
+    Column("details", Payload()),
+    Column("timeout_seconds", Double),
+    Column("heartbeat_seconds", Double),
     # Sweeps.
     _index("step_waiting", "waiting_since", "run_id", "name", where="waiting_since IS NOT NULL"),
     _index("step_lease", "lease_until", "run_id", "name", where="lease_until IS NOT NULL"),
     _index("step_due", "due_at", "run_id", "name", where="due_at IS NOT NULL"),
+    # What waits for people.
+    _index("step_gate", "gate_at", "run_id", "name", where="gate_at IS NOT NULL"),
     # What a process holds.
     _index("step_holder", "claim_holder", where="claim_holder IS NOT NULL"),
     **_MYSQL,
@@ -182,6 +206,58 @@ state = Table(
     Column("value", Payload(), nullable=False),
     **_MYSQL,
 )
+
+signal = Table(
+    "pikkuflow_signal",
+    metadata,
+    Column("run_id", Key(), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("name", Key(), nullable=False),
+    Column("payload", Payload(), nullable=False),
+    Column("idempotency_key", Key()),
+    Column("sender", Key()),
+    Column("sent_at", Utc, nullable=False),
+    Column("taken_by", Key()),
+    Column("author", Key(), nullable=False),
+    # First in, first out by name.
+    _index("signal_name", "run_id", "name", "number"),
+    **_MYSQL,
+)
+
+decision = Table(
+    "pikkuflow_decision",
+    metadata,
+    Column("run_id", Key(), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("gate", Key(), nullable=False),
+    Column("data", Payload(), nullable=False),
+    Column("decider", Key()),
+    Column("scopes", Payload(), nullable=False),
+    Column("decided_at", Utc, nullable=False),
+    Column("judged_at", Utc),
+    Column("refusal", Payload()),
+    Column("author", Key(), nullable=False),
+    **_MYSQL,
+)
+
+audit = Table(
+    "pikkuflow_audit",
+    metadata,
+    Column("id", Key(), primary_key=True),
+    Column("at", Utc, nullable=False),
+    Column("type", String(64), nullable=False),
+    Column("outcome", _status(), nullable=False),
+    Column("run_id", Key(), nullable=False),
+    Column("workflow", Key(), nullable=False),
+    Column("reason", Key(), nullable=False),
+    Column("decider", Key()),
+    Column("scopes", Payload(), nullable=False),
+    Column("detail", Payload()),
+    _index("audit_run", "run_id", "at", "id"),
+    _index("audit_at", "at", "id"),
+    **_MYSQL,
+)
+"""Who decided what; it outlives the runs it tells of."""
 
 lease = Table(
     "pikkuflow_lease",

@@ -281,6 +281,8 @@ class TestCompensates:
         @pikku.compensates("shop.reserve")
         def release(undo: Any) -> None: ...
 
-        assert pikku._is_compensable("shop.charge")
-        assert pikku._is_compensable("shop.reserve")
-        assert not pikku._is_compensable("shop.pack")
+        undone_by = pikku._compensations.undo_task_of
+        assert undone_by("shop.charge") == "shop.charge:compensate"
+        assert undone_by("shop.reserve") == "shop.reserve:compensate"
+        assert undone_by("shop.pack") is None
+        assert app.tasks["shop.charge:compensate"].run is not None

@@ -45,7 +45,7 @@ def translate() -> SignatureTranslator:
     """A translator that knows one workflow and one compensation."""
     registry = Registry()
     registry.add(WorkflowDefinition(name="shop.invoice", body=lambda wf: wf, version="1"))
-    return SignatureTranslator(app, registry, is_compensable=lambda task: task == "shop.charge")
+    return SignatureTranslator(app, registry, undo_task_of={"shop.charge": "shop.refund"}.get)
 
 
 def test_a_signature_is_a_call_of_its_task(translate: SignatureTranslator) -> None:
@@ -149,9 +149,9 @@ def test_options_are_taken_over(translate: SignatureTranslator) -> None:
 
 def test_a_compensated_task_is_compensable_unless_told_otherwise(translate: SignatureTranslator) -> None:
     """``compensate=False`` leaves it out."""
-    assert translate(charge.s(1), None, PLAIN).compensable
-    assert not translate(charge.s(1), None, StepOptions(compensate=False)).compensable
-    assert not translate(app.signature("far.away"), None, PLAIN).compensable
+    assert translate(charge.s(1), None, PLAIN).undo_task == "shop.refund"
+    assert translate(charge.s(1), None, StepOptions(compensate=False)).undo_task is None
+    assert translate(app.signature("far.away"), None, PLAIN).undo_task is None
 
 
 class TestRefused:

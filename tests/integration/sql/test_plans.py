@@ -59,6 +59,7 @@ _ACTS: dict[str, tuple[Callable[[SqlRunStore], Any], set[str]]] = {
     "list an owner": (lambda store: store.list_runs(RunFilter(owner="u7"), limit=50), {"run_owner"}),
     "list a code": (lambda store: store.list_runs(RunFilter(code="TASK_NOT_FOUND"), limit=50), {"run_code"}),
     "undelivered": (lambda store: store.undelivered_runs(50), {"run_handover"}),
+    "list approvals": (lambda store: store.list_approvals(limit=50), {"step_gate"}),
     "expire a process": (lambda store: store.expire_holder(Holder("node-440:1")), {"run_holder", "step_holder"}),
     "expire a node": (lambda store: store.expire_node("node-440"), {"run_holder", "step_holder"}),
     "renew": (lambda store: store.renew_holders([Holder("node-440:1")], 30.0), {"run_holder", "step_holder"}),

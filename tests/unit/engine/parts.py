@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pikkuflow.adapters.schemas import schema_of
 from pikkuflow.domain.command import StepCall
+from pikkuflow.domain.gate import Schema
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import StepKind
 from pikkuflow.errors import TaskNotFound
@@ -23,7 +25,7 @@ class Task:
     name: str
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    compensable: bool = False
+    undone_by: str | None = None
     countdown: float | None = None
 
 
@@ -46,11 +48,19 @@ class Translate:
             "no_retry_on": options.no_retry_on,
             "dispatch": options.dispatch,
             "record_start": options.record_start,
+            "timeout_seconds": options.timeout_seconds,
+            "heartbeat_seconds": options.heartbeat_seconds,
             "quick": options.quick,
         }
         if isinstance(what, Child):
             return StepCall(
-                name=name or what.workflow, kind=StepKind.CHILD, task=what.workflow, args=what.args, **shared
+                name=name or what.workflow,
+                kind=StepKind.CHILD,
+                task=what.workflow,
+                args=what.args,
+                undo_task=what.workflow if options.compensate else None,
+                detached=options.detached,
+                **shared,
             )
         if isinstance(what, Task):
             countdown = {} if what.countdown is None else {"countdown": what.countdown}
@@ -60,11 +70,15 @@ class Translate:
                 task=what.name,
                 args=what.args,
                 kwargs=what.kwargs,
-                compensable=what.compensable,
+                undo_task=what.undone_by if options.compensate else None,
                 options=countdown,
                 **shared,
             )
         return StepCall(name=name or what.__name__, kind=StepKind.FUNCTION, function=what, **shared)
+
+    def schema(self, schema: Any) -> Schema:
+        """As the application has it."""
+        return schema_of(schema)
 
     def member(self, task: Any, item: Any) -> Any:
         """One member of a map."""

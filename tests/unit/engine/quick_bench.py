@@ -37,10 +37,10 @@ class Acts:
         self.acts.append("insert")
         return self._store.insert_steps(*given, **more)
 
-    def start_child(self, *given: Any) -> Any:
+    def start_child(self, *given: Any, **more: Any) -> Any:
         """A child."""
         self.acts.append("child")
-        return self._store.start_child(*given)
+        return self._store.start_child(*given, **more)
 
     def close_pass(self, ref: Any, closing: Any) -> Any:
         """The last write."""

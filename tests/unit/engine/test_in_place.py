@@ -126,7 +126,7 @@ def test_a_start_is_recorded_before_the_work_when_asked_or_to_be_undone(*, asked
     bench.task(lambda: statuses.append(bench.step("work").status), name="work")
 
     def flow(wf: Any) -> None:
-        wf.do(Task("work", compensable=compensable), record_start=asked)
+        wf.do(Task("work", undone_by="unwork" if compensable else None), record_start=asked)
 
     bench.workflow(flow)
     bench.start("flow")

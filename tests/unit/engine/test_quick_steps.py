@@ -139,7 +139,7 @@ def test_steps_with_a_recorded_start_are_never_kept(options: dict[str, Any]) -> 
 def test_compensable_steps_are_never_kept() -> None:
     """Issue C, Build 3: something may have to be undone."""
     bench = a_bench()
-    assert acts_of(bench, lambda wf: wf.do(Task("inc", compensable=True))) == ["inc running", "inc", "close"]
+    assert acts_of(bench, lambda wf: wf.do(Task("inc", undone_by="undo inc"))) == ["inc running", "inc", "close"]
 
 
 def test_nothing_is_kept_when_every_start_is_recorded() -> None:

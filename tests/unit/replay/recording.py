@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from pikkuflow.adapters.schemas import schema_of
 from pikkuflow.domain.command import PlannedCall, Reach, Recorded, StepCall, Waiting
 from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.gate import Schema
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import PassId, RunId, StepName
 from pikkuflow.domain.run import Run
@@ -62,6 +64,10 @@ class JobTranslator:
                 name=name or what.task, kind=what.kind, task=what.task, args=what.args, retries=options.retries
             )
         return StepCall(name=name or what.__name__, kind=StepKind.FUNCTION, function=what, retries=options.retries)
+
+    def schema(self, schema: Any) -> Schema:
+        """As the application has it."""
+        return schema_of(schema)
 
     def member(self, task: Any, item: Any) -> Any:
         """A job of the task's name."""

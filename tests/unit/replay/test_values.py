@@ -122,7 +122,10 @@ def test_options_reach_the_translation_checked() -> None:
     ("options", "error"),
     [
         ({"retires": 3}, WorkflowDefinitionError),
-        ({"timeout": 3}, WorkflowDefinitionError),
+        ({"time_out": 3}, WorkflowDefinitionError),
+        ({"timeout": 0}, WorkflowDefinitionError),
+        ({"heartbeat_timeout": "soon"}, DurationError),
+        ({"detached": 1}, WorkflowDefinitionError),
         ({"retries": -1}, WorkflowDefinitionError),
         ({"retries": True}, WorkflowDefinitionError),
         ({"retries": 1.5}, WorkflowDefinitionError),

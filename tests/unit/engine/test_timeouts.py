@@ -1,0 +1,179 @@
+"""``timeout=``: one attempt's time, from its claim, is the store's to judge, whatever the worker does (issue D, scenario 08)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.engine.cancel import cancel_run
+from pikkuflow.engine.current_step import step_context
+from pikkuflow.errors import StepFailed, WorkflowDefinitionError
+from tests.unit.engine.bench import Bench, Child, Task
+from tests.unit.engine.shop import Shop, step
+
+
+def hanging(*, retries: int = 1, hangs: int = 1, by: str = "hint") -> tuple[Bench, list[str]]:
+    """A run whose one step hangs for a minute in its first attempts; its time is over after 10 s, and found by a hint or a sweep."""
+    bench = Bench()
+    ends: list[str] = []
+
+    def work() -> str:
+        attempt = bench.runner.works[-1].attempt
+        if attempt <= hangs:
+            if by == "sweep":
+                bench.hints.pop_due(10)
+            bench.clock.advance(11)
+            if by == "hint":
+                bench.pass_time(0)
+            else:
+                bench.hints.pop_due(10)
+                bench.recover()
+                bench.work()
+        ends.append(f"attempt {attempt} came to its end")
+        return f"by attempt {attempt}"
+
+    bench.task(work, name="work")
+
+    def flow(wf: Any) -> Any:
+        return wf.do(Task("work"), timeout="10s", retries=retries, retry_delay=5)
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+    return bench, ends
+
+
+@pytest.mark.parametrize("by", ["hint", "sweep"])
+def test_an_attempt_that_takes_too_long_is_outdated_by_the_next(by: str) -> None:
+    """Scenario 08: the next attempt is written at the deadline; what the hung one still comes to is refused."""
+    bench, ends = hanging(by=by)
+
+    row = bench.step("work")
+    assert (row.status, row.attempt) == (StepStatus.PENDING, 2)
+    assert ends == ["attempt 1 came to its end"]
+    assert any("outdated" in warning for warning in bench.ear.warnings)
+    (first,) = bench.attempts()
+    assert first.error is not None
+    assert (first.status, first.error.code) == (StepStatus.FAILED, "STEP_TIMEOUT")
+    bench.pass_time(6)
+
+    assert bench.output() == "by attempt 2"
+
+
+def test_a_step_without_attempts_left_fails_with_its_timeout() -> None:
+    """The body sees it as any failure of the step."""
+    bench, _ = hanging(retries=0)
+
+    assert bench.run().status is RunStatus.FAILED
+    assert "longer than its timeout of 10 s" in bench.error()
+    assert bench.step("work").attempt == 1
+
+
+def test_a_step_in_time_is_not_touched() -> None:
+    """Neither while it works nor after it."""
+    bench, ends = hanging(hangs=0)
+
+    assert bench.output() == "by attempt 1"
+    assert bench.step("work").due_at is None
+    bench.pass_time(60)
+    assert ends == ["attempt 1 came to its end"]
+
+
+def test_a_step_that_is_worked_in_place_is_judged_when_it_returns() -> None:
+    """Asked to be inline, or a function: nobody else could have seen the time pass."""
+    bench = Bench()
+    tries: list[int] = []
+
+    def slow() -> str:
+        tries.append(1)
+        bench.clock.advance(11 if len(tries) == 1 else 1)
+        return "done"
+
+    def flow(wf: Any) -> Any:
+        return wf.do("slow", slow, timeout=10, retry_delay=0)
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+
+    assert bench.output() == "done"
+    assert len(tries) == 2
+
+
+def test_an_unwind_does_not_wait_for_an_attempt_whose_time_is_over() -> None:
+    """Design 3.7: its claim lives, as hung processes do; it is undone as a failed step."""
+    shop = Shop("away")
+    bench = shop.bench
+
+    def hang() -> str:
+        cancel_run(bench.rt, RunId("r1"), "enough")
+        bench.pass_time(11)
+        return "late"
+
+    bench.task(hang, name="a", leaves="queue")
+
+    def flow(wf: Any) -> None:
+        wf.do(step("a"), timeout=10)
+
+    shop.run(flow)
+
+    assert shop.status is RunStatus.COMPENSATED
+    assert [(undo.ok, "timeout" in (undo.error or "")) for undo in shop.undos] == [(False, True)]
+
+
+def test_an_attempt_that_goes_silent_is_outdated_by_the_next() -> None:
+    """Issue D: each heartbeat begins the time anew; what it said last is there for the next attempt."""
+    bench = Bench()
+    seen: list[Any] = []
+
+    def work() -> str:
+        at_work = bench.runner.works[-1]
+        seen.append(at_work.details)
+        with step_context(at_work) as here:
+            for page in range(3):
+                bench.clock.advance(4)
+                here.heartbeat({"page": page})
+                assert not bench.step("work").is_overdue
+        if at_work.attempt == 1:
+            bench.pass_time(6)
+        return "done"
+
+    bench.task(work, name="work")
+
+    def flow(wf: Any) -> Any:
+        return wf.do(Task("work"), heartbeat_timeout=5, retry_delay=1)
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+    (first,) = bench.attempts()
+    assert first.error is not None
+    assert first.error.code == "HEARTBEAT_TIMEOUT"
+    bench.pass_time(2)
+
+    assert bench.output() == "done"
+    assert seen == [None, {"page": 2}]
+
+
+@pytest.mark.parametrize("what", [0, Child("flow")])
+def test_a_timeout_that_means_nothing_is_refused(what: Any) -> None:
+    """Before anything is stored."""
+    bench = Bench()
+    bench.task(lambda: None, name="work")
+    found: list[Exception] = []
+
+    def flow(wf: Any) -> None:
+        try:
+            wf.do(*([Task("work")] if what == 0 else [what]), timeout=0 if what == 0 else 5)
+        except (WorkflowDefinitionError, StepFailed) as error:
+            found.append(error)
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+
+    assert [type(error) for error in found] == [WorkflowDefinitionError]
+    assert bench.steps() == ()
