@@ -59,6 +59,12 @@ def _judge_run(
     for row in rows.values():
         _judge_step(run, row, tables, ledger, decode)
 
+    if run.status is RunStatus.CANCELLED and run.parent is not None:
+        above = tables.runs[run.parent.run_id]
+        if above.status not in {RunStatus.FAILED, RunStatus.CANCELLED}:
+            raise Violation("a child is called off with its parent", f"{run.id}: the parent is {above.status}")
+        return
+
     def outcome(name: str) -> Any:
         row = rows.get(name)  # type: ignore[call-overload]
         if row is None or not row.is_settled:
@@ -112,7 +118,9 @@ def _judge_failure(run: RunRow, row: StepRow, where: str, tables: Tables, ledger
         raise Violation("a failure says why", where)
     if row.kind is StepKind.CHILD:
         child = tables.runs[row.child_run_id or RunId("")]
-        if child.status is not RunStatus.FAILED:
+        # A run that fails calls off the children that are still at work.
+        is_called_off = child.status is RunStatus.CANCELLED and run.status in {RunStatus.FAILED, RunStatus.CANCELLED}
+        if child.status is not RunStatus.FAILED and not is_called_off:
             raise Violation("a child's failure is its run's", f"{where}: the child is {child.status}")
     elif row.kind is StepKind.SIGNAL:
         _judge_wait(error, where)

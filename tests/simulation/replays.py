@@ -26,6 +26,9 @@ def check_replays(rt: Runtime, tables: Tables) -> None:
     """
     now = tables.clock.now()
     for run in tables.runs.values():
+        if run.status is RunStatus.CANCELLED:
+            # It was called off on its way.
+            continue
         rows = tuple(row.record(now) for row in tables.steps_of(run.id).values())
         for steps in (rows, rows[::-1]):
             _check(rt, run, steps)
