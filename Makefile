@@ -9,7 +9,7 @@ RUN    := $(VENV)/.installed-run
 NODES  := $(VENV)/.installed-nodes
 PYTEST_ARGS ?=
 
-.PHONY: help venv demo test check unit nodes faults soak simulate bench bench-quick
+.PHONY: help venv demo test check unit mutations nodes faults soak simulate bench bench-quick
 .DEFAULT_GOAL := help
 
 help:
@@ -18,8 +18,9 @@ help:
 	@echo "make check   format, lint, types, import contracts, spelling, fast tests"
 	@echo "make unit    unit and architecture tests only"
 	@echo "make test    everything but the long fault tests, with real servers and real Celery processes"
-	@echo "make nodes   what of Celery itself the design rests on, through pytest-celery (part of make test and make faults)"
-	@echo "make faults  real workers, beats, Valkey and PostgreSQL, killed, frozen and emptied (half an hour)"
+	@echo "make nodes   what of Celery itself the design rests on, through pytest-celery (part of make faults)"
+	@echo "make mutations  deliberate faults of the engine, each found by the simulation (part of make faults)"
+	@echo "make faults  real workers, beats, Valkey and PostgreSQL, killed, frozen and emptied (a quarter of an hour)"
 	@echo "make soak    all of those faults at random under load: MINUTES=30 SEED=1"
 	@echo "make simulate  the engine under a seeded scheduler and faults: SEEDS=100000 or 5000:6000; SEED=17 shows one, made short"
 	@echo "make bench   pikkuflow and its peers, measured side by side (20 minutes; make bench-quick: 2, with Celery only)"
@@ -49,23 +50,25 @@ check: $(DEV)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 	$(BIN)/validate-pyproject pyproject.toml
-	$(BIN)/pytest -q tests/unit tests/contract tests/architecture -m "not postgres and not redis and not mysql and not rabbitmq and not celery and not slow" $(PYTEST_ARGS)
+	$(BIN)/pytest -q tests/unit tests/contract tests/architecture -m "not postgres and not redis and not mysql and not rabbitmq and not celery and not slow and not faults" $(PYTEST_ARGS)
 
 unit: $(DEV)
-	$(BIN)/pytest -q tests/unit tests/architecture $(PYTEST_ARGS)
+	$(BIN)/pytest -q tests/unit tests/architecture -m "not faults" $(PYTEST_ARGS)
 
 # Most of it waits for processes: three at a time, each with servers of its own. A file stays together, so it shares its deployment.
 JOBS ?= 3
 test: $(DEV)
 	$(BIN)/pytest -m "not faults" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
-	$(ALL_OF_IT)
 
 faults: $(DEV)
-	$(BIN)/pytest tests/faults $(PYTEST_ARGS)
-	$(ALL_OF_IT)
+	$(BIN)/pytest tests/faults -n $(JOBS) --dist load $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),,@$(MAKE) --no-print-directory mutations nodes)
 
-# pytest-celery has a session of its own, so that it meets no other test. Where PYTEST_ARGS chooses a part, it chooses from the others.
-ALL_OF_IT = $(if $(PYTEST_ARGS),,@$(MAKE) --no-print-directory nodes)
+# The engine broken on purpose, one fault at a time: the simulation must find each.
+mutations: $(DEV)
+	$(BIN)/pytest tests/unit/simulation -m faults -n $(JOBS) --dist load $(PYTEST_ARGS)
+
+# pytest-celery has a session of its own, so that it meets no other test.
 nodes: $(NODES)
 	$(BIN)/pytest tests/nodes $(PYTEST_ARGS)
 

@@ -28,7 +28,8 @@ class SqlBench:
     """A SQL store on a database that is there and empty."""
 
     def __init__(self, url: str) -> None:
-        self._engine = create_engine(make_url(url))
+        # Another test of this process may have restarted the server meanwhile.
+        self._engine = create_engine(make_url(url), pool_pre_ping=True)
         if self._engine.dialect.name == "sqlite":
             _teach_shifting(self._engine)
         metadata.create_all(self._engine)

@@ -59,7 +59,7 @@ class LossyProxy:
             if self._armed is not None and self._armed in question:
                 self._armed = None
                 losing.set()
-            server.sendall(question)
+            _send(server, question)
         _shut(server)
 
     def _answer(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:
@@ -70,7 +70,7 @@ class LossyProxy:
                     answer += more
                 self.lost += 1
                 break
-            client.sendall(answer)
+            _send(client, answer)
         _shut(client)
         _shut(server)
 
@@ -80,6 +80,12 @@ def _receive(side: socket.socket) -> bytes:
         return side.recv(1 << 20)
     except OSError:
         return b""
+
+
+def _send(side: socket.socket, said: bytes) -> None:
+    """To a side that may have gone: then its next word is not received either."""
+    with suppress(OSError):
+        side.sendall(said)
 
 
 def _shut(side: socket.socket) -> None:

@@ -109,7 +109,7 @@ def test_a_failing_schedule_is_made_short() -> None:
     assert str(again.violation) == str(small.violation)
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.name)
 def test_a_deliberate_fault_is_found(mutation: Mutation) -> None:
