@@ -22,7 +22,7 @@ I12 a failing mirror, logger or sink never changes an outcome ``_compare`` and `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
 from pikkuflow.domain.failure import Failure
@@ -112,6 +112,11 @@ def _judge_step(run: RunRow, row: StepRow, tables: Tables, ledger: Ledger, decod
         _judge_failure(run, row, where, tables, ledger)
 
 
+_STOPPED: Final = frozenset(
+    {RunStatus.CANCELLED, RunStatus.COMPENSATING, RunStatus.COMPENSATED, RunStatus.COMPENSATION_FAILED}
+)
+
+
 def _judge_failure(run: RunRow, row: StepRow, where: str, tables: Tables, ledger: Ledger) -> None:
     error = row.error
     if error is None:
@@ -125,7 +130,9 @@ def _judge_failure(run: RunRow, row: StepRow, where: str, tables: Tables, ledger
     elif row.kind is StepKind.SIGNAL:
         _judge_wait(error, where)
     elif error.code == "STEP_LEASE_EXPIRED":
-        if row.attempt <= row.retries or not ledger.is_loss_possible:
+        # An unwind pass takes what an earlier pass had in hand for failed, whatever attempts are left (design 3.7).
+        is_spent = row.attempt > row.retries or run.status in _STOPPED
+        if not is_spent or not ledger.is_loss_possible:
             raise Violation("a step is lost only with its process", f"{where} of {row.retries + 1}: {error.message}")
     elif error.message not in _reasons(row, run):
         raise Violation("I11 only a task's own failure fails it", f"{where}: {error.type}: {error.message}")
@@ -138,7 +145,8 @@ def _judge_wait(error: Failure, where: str) -> None:
 
 def _reasons(row: StepRow, run: RunRow) -> set[str]:
     """What a task says that fails; a retry that never began ends with its run, by what the attempt before it said (design 3.7)."""
-    return {f"attempt {row.attempt}", *([f"attempt {row.attempt - 1}"] if run.status is RunStatus.FAILED else [])}
+    is_over = run.status is RunStatus.FAILED or run.status in _STOPPED
+    return {f"attempt {row.attempt}", *([f"attempt {row.attempt - 1}"] if is_over else [])}
 
 
 def _judge_executions(tables: Tables, ledger: Ledger) -> None:
