@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-from pikkuflow.engine.renew import renew
+from pikkuflow.engine.pace import paced
+from pikkuflow.engine.renew import RENEWALS_A_LEASE, renew
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.tell import warn
 
@@ -27,7 +28,7 @@ def kept(rt: Runtime) -> Iterator[None]:
 
 
 def _renew_until(rt: Runtime, done: Event) -> None:
-    while not done.wait(rt.settings.run_lease_seconds / 3):
+    for _ in paced(rt.clock, rt.settings.run_lease_seconds / RENEWALS_A_LEASE, done):
         try:
             renew(rt, [rt.holder()])
         except Exception as error:  # noqa: BLE001 - the next renewal may succeed, and the row decides whatever happens

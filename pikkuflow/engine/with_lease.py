@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from pikkuflow.engine.pace import paced
 from pikkuflow.errors import LeaseLost, LeaseTaken
 from pikkuflow.ports import Clock, Lease, Leases
 
@@ -123,7 +124,7 @@ def with_lease(
         raise LeaseTaken(f"The lease {key!r} is held by someone else.", key, hint="Nothing was done; try again later.")
     held = HeldLease(leases, lease, ttl_seconds, clock, asked_at)
     try:
-        with _Keeper(held, ttl_seconds / _RENEWALS_PER_TTL):
+        with _Keeper(held, ttl_seconds / _RENEWALS_PER_TTL, clock):
             result = fn(held)
         held.vouch()
         return result
@@ -134,8 +135,9 @@ def with_lease(
 class _Keeper:
     """The thread that renews, from entering until leaving."""
 
-    def __init__(self, held: HeldLease, every_seconds: float) -> None:
+    def __init__(self, held: HeldLease, every_seconds: float, clock: Clock) -> None:
         self._held = held
+        self._clock = clock
         self._every_seconds = every_seconds
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._renew, name=f"pikkuflow lease {held.lease.key}", daemon=True)
@@ -149,7 +151,9 @@ class _Keeper:
         self._thread.join()
 
     def _renew(self) -> None:
-        while not self._stopped.wait(self._every_seconds) and not self._held.is_lost:
+        for _ in paced(self._clock, self._every_seconds, self._stopped):
+            if self._held.is_lost:
+                return
             self._held.renew()
 
 
