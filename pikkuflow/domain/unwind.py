@@ -7,10 +7,11 @@ undone together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -19,7 +20,16 @@ from pikkuflow.domain.recorded_names import MILESTONE_PREFIX, UNDO_SUFFIX
 from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Step
 
-__all__ = ["Candidate", "ChildEnd", "UndoState", "UnwindPlan", "may_need_undoing", "milestone_of", "plan_unwind"]
+__all__ = [
+    "Candidate",
+    "ChildEnd",
+    "UndoState",
+    "UnwindPlan",
+    "Unwinding",
+    "may_need_undoing",
+    "milestone_of",
+    "plan_unwind",
+]
 
 
 class UndoState(StrEnum):
@@ -42,6 +52,8 @@ class UndoState(StrEnum):
 
 _OPEN: Final = frozenset({UndoState.READY, UndoState.RUNNING, UndoState.WAITING})
 _ENDS_HERE: Final = frozenset({UndoState.STUCK, UndoState.BLOCKED, UndoState.RESTED})
+_HOLDS: Final = _OPEN | _ENDS_HERE
+"""What began before something in one of these states settled is not ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,36 +129,65 @@ class UnwindPlan:
         return tuple(one for one in self.candidates if one.state is state)
 
 
-def plan_unwind(steps: Sequence[Step], ends: Mapping[StepName, ChildEnd] = _NO_ENDS) -> UnwindPlan:
-    """Say what of a stopped run is to be undone now.
+class Unwinding:
+    """The unwind of a stopped run while one pass works at it: only the rows of compensations move, so the order is made once.
 
     ``steps`` are all rows of the run, in any order. ``ends`` tells, by the name of the row, how child runs ended: those of failed steps,
-    which have unwound themselves, and those of compensations.
+    which have unwound themselves, and those of compensations. Both may grow while this is used.
     """
-    undos = {row.name: row for row in steps if row.kind is StepKind.COMPENSATION}
-    forward = [row for row in steps if row.kind is not StepKind.COMPENSATION and row.undo_task is not None]
-    milestone = _latest_milestone(steps)
-    fixed = () if milestone is None else _settled(milestone)
-    found = [row for row in forward if _is_candidate(row, ends) and _settled(row) > fixed]
-    found.sort(key=_settled, reverse=True)
-    by_begin = sorted(found, key=_begun, reverse=True)
-    states: dict[StepName, UndoState] = {}
-    candidates: list[Candidate] = []
-    later: set[UndoState] = set()
-    passed = 0
-    for row in found:
-        # What began after this one settled may rest on it. It also settled after it, so it has its state by now.
-        while passed < len(by_begin) and _begun(by_begin[passed]) > _settled(row):
-            later.add(states[by_begin[passed].name])
-            passed += 1
-        one = _candidate(row, undos.get(StepName(f"{row.name}{UNDO_SUFFIX}")), later, ends)
-        states[row.name] = one.state
-        candidates.append(one)
-    return UnwindPlan(
-        candidates=tuple(candidates),
-        in_flight=tuple(row.name for row in forward if not row.is_settled),
-        milestone=None if milestone is None else milestone_of(milestone),
-    )
+
+    def __init__(self, steps: Mapping[StepName, Step], ends: Mapping[StepName, ChildEnd]) -> None:
+        self._steps, self._ends = steps, ends
+        forward = [row for row in steps.values() if row.kind is not StepKind.COMPENSATION and row.undo_task is not None]
+        self._in_flight = tuple(row.name for row in forward if not row.is_settled)
+        milestone = _latest_milestone(steps.values())
+        self._milestone = None if milestone is None else milestone_of(milestone)
+        fixed = () if milestone is None else _settled(milestone)
+        found = [row for row in forward if _is_candidate(row, ends) and _settled(row) > fixed]
+        self._newest_first = sorted(found, key=_settled, reverse=True)
+        self._by_begin = sorted(self._newest_first, key=_begun, reverse=True)
+        self._undone = 0
+        """So many of the newest are done, and nothing waits for them: no look has to begin before them again."""
+        self._passed = 0
+        """So many of the latest begun are among those."""
+
+    @property
+    def plan(self) -> UnwindPlan:
+        """Where the unwind stands, of all candidates."""
+        candidates = tuple(one for one, _ in self._look(0, 0))
+        return UnwindPlan(candidates=candidates, in_flight=self._in_flight, milestone=self._milestone)
+
+    def ready(self) -> tuple[Candidate, ...]:
+        """``plan.ready``, for the price of what was undone since the last time and of what is ready now."""
+        ready: list[Candidate] = []
+        if self._in_flight:
+            return ()
+        for one, later in self._look(self._undone, self._passed):
+            if later & _HOLDS:
+                break
+            if one.state is UndoState.READY:
+                ready.append(one)
+        return tuple(ready)
+
+    def _look(self, begin: int, passed: int) -> Iterator[tuple[Candidate, AbstractSet[UndoState]]]:
+        """Each candidate from there on, and the states of those that may rest on it. The set only grows."""
+        states: dict[StepName, UndoState] = {}
+        later: set[UndoState] = set()
+        for at, row in enumerate(islice(self._newest_first, begin, None), begin):
+            # What began after this one settled may rest on it. It also settled after it, so it has its state by now, or is undone.
+            while passed < len(self._by_begin) and _begun(self._by_begin[passed]) > _settled(row):
+                later.add(states.get(self._by_begin[passed].name, UndoState.DONE))
+                passed += 1
+            one = _candidate(row, self._steps.get(StepName(f"{row.name}{UNDO_SUFFIX}")), later, self._ends)
+            states[row.name] = one.state
+            if at == self._undone and one.state is UndoState.DONE:
+                self._undone, self._passed = at + 1, passed
+            yield one, later
+
+
+def plan_unwind(steps: Sequence[Step], ends: Mapping[StepName, ChildEnd] = _NO_ENDS) -> UnwindPlan:
+    """Say what of a stopped run is to be undone now. The arguments are those of ``Unwinding``."""
+    return Unwinding({row.name: row for row in steps}, ends).plan
 
 
 def may_need_undoing(steps: Sequence[Step]) -> bool:
@@ -173,7 +214,7 @@ def _leaves_a_mark(row: Step) -> bool:
     return not never_started
 
 
-def _latest_milestone(steps: Sequence[Step]) -> Step | None:
+def _latest_milestone(steps: Iterable[Step]) -> Step | None:
     reached = [row for row in steps if row.kind is StepKind.MILESTONE and row.status is StepStatus.SUCCEEDED]
     return max(reached, key=_settled, default=None)
 

@@ -7,7 +7,7 @@ were, asks completed children to undo themselves, and ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Place, Step
 from pikkuflow.domain.stop import CANCEL_CODE
 from pikkuflow.domain.transitions import RunEvent, next_run_status
-from pikkuflow.domain.unwind import Candidate, ChildEnd, UnwindPlan, plan_unwind
+from pikkuflow.domain.unwind import Candidate, ChildEnd, Unwinding, UnwindPlan
 from pikkuflow.engine.cancel import cancel_run
 from pikkuflow.engine.compensate import Compensator
 from pikkuflow.engine.open_pass import OpenPass
@@ -53,27 +53,31 @@ class _Unwind:
         self._p = p
         self._rows = {row.name: row for row in p.history.steps}
         self._cancelled: set[RunId] = set()
-        self._child_ends: dict[RunId, ChildEnd] = {}
+        self._ends: dict[StepName, ChildEnd] = {}
 
     def work(self) -> Closing:
         compensator = Compensator(self._p)
         self._read_again(self._end_forward())
+        for row in self._rows.values():
+            self._note_end(row)
+        unwinding = Unwinding(self._rows, self._ends)
         while True:
-            plan = plan_unwind(tuple(self._rows.values()), self._ends())
-            if plan.is_settled:
+            ready = unwinding.ready()
+            if not ready and (plan := unwinding.plan).is_settled:
                 return self._settled(plan)
-            ended = compensator.advance(plan.ready)
+            ended = compensator.advance(ready)
             if not ended:
                 return Closing(sent=tuple(self._p.sent), due_seconds=self._p.due_seconds)
-            self._read_again(ended)
+            for row in self._read_again(ended):
+                self._note_end(row)
             self._p.yield_if_due()
 
-    def _read_again(self, names: Sequence[StepName]) -> None:
+    def _read_again(self, names: Sequence[StepName]) -> list[Step]:
         """Only what this pass has moved: what comes from elsewhere is news, and another pass'."""
-        for name in names:
-            row: Step | None = self._p.ask(partial(self._p.rt.store.get_step, self._p.run.id, name))
-            if row is not None:
-                self._rows[name] = row
+        read = [self._p.ask(partial(self._p.rt.store.get_step, self._p.run.id, name)) for name in names]
+        moved = [row for row in read if row is not None]
+        self._rows.update((row.name, row) for row in moved)
+        return moved
 
     # --- what is still at work --------------------------------------------------------------------------------------
     def _end_forward(self) -> list[StepName]:
@@ -121,31 +125,22 @@ class _Unwind:
         return now is not None and now.is_settled
 
     # --- children that unwound --------------------------------------------------------------------------------------
-    def _ends(self) -> Mapping[StepName, ChildEnd]:
-        ended = {}
-        for row in self._rows.values():
-            is_failed = row.kind is StepKind.CHILD and row.status is StepStatus.FAILED
-            is_undone = row.kind is StepKind.COMPENSATION and row.is_settled
-            if row.child_run_id is not None and (is_failed or is_undone):
-                end = self._end_of(row.child_run_id)
-                if end is not None:
-                    ended[row.name] = end
-        return ended
+    def _note_end(self, row: Step) -> None:
+        is_failed = row.kind is StepKind.CHILD and row.status is StepStatus.FAILED
+        is_undone = row.kind is StepKind.COMPENSATION and row.is_settled
+        if row.child_run_id is not None and (is_failed or is_undone):
+            end = self._end_of(row.child_run_id)
+            if end is not None:
+                self._ends[row.name] = end
 
     def _end_of(self, child: RunId) -> ChildEnd | None:
-        known = self._child_ends.get(child)
-        if known is not None:
-            return known
         run = self._p.ask(lambda: self._p.rt.store.get_run(child))
         if run is None:
             return None
         output: dict[str, str] = {}
         if run.status is RunStatus.COMPENSATED and run.output is not None:
             output = self._p.ask(lambda: self._p.rt.codec.decode(run.output)) or {}
-        end = ChildEnd(status=run.status, rested_at=output.get("restedAt"))
-        if run.is_settled:
-            self._child_ends[child] = end
-        return end
+        return ChildEnd(status=run.status, rested_at=output.get("restedAt"))
 
     # --- the end ----------------------------------------------------------------------------------------------------
     def _settled(self, plan: UnwindPlan) -> Closing:

@@ -14,7 +14,7 @@ from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Step
-from pikkuflow.domain.unwind import ChildEnd, UndoState, UnwindPlan, may_need_undoing, plan_unwind
+from pikkuflow.domain.unwind import ChildEnd, UndoState, Unwinding, UnwindPlan, may_need_undoing, plan_unwind
 
 _THEN = datetime(2026, 1, 1, tzinfo=UTC)
 _BOOM = Failure(type="ValueError", message="boom")
@@ -303,16 +303,18 @@ def undone_by_the_model(steps: Sequence[Interval]) -> tuple[set[int], set[int]]:
 
 def unwound(steps: Sequence[Interval], pick: Mapping[int, int]) -> tuple[UnwindPlan, list[int]]:
     """Undo one ready step after another, in the order that ``pick`` chooses, until the plan is settled."""
-    forward = [row(str(at), one.begun, one.settled, seq=at) for at, one in enumerate(steps)]
-    undos: list[Step] = []
+    rows = {one.name: one for one in (row(str(at), one.begun, one.settled, seq=at) for at, one in enumerate(steps))}
+    unwinding = Unwinding(rows, {})
     order: list[int] = []
     for turn in range(len(steps) + 1):
-        plan = plan_unwind([*forward, *undos])
+        plan = plan_unwind(list(rows.values()))
+        assert unwinding.ready() == plan.ready, "what moved since is all that has to be looked at"
+        assert unwinding.plan == plan
         if plan.is_settled:
             return plan, order
         chosen = plan.ready[pick.get(turn, 0) % len(plan.ready)]
         order.append(int(chosen.name))
-        undos.append(undo(chosen.name, steps[int(chosen.name)].end))
+        rows[chosen.undo_name] = undo(chosen.name, steps[int(chosen.name)].end)
     raise AssertionError("the plan is never settled")
 
 

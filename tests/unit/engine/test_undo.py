@@ -11,6 +11,7 @@ from pikkuflow.domain.ids import ClaimId, Holder, StepName
 from pikkuflow.domain.status import RunStatus, StepStatus
 from pikkuflow.domain.step import Place
 from pikkuflow.domain.undo import Undo
+from tests.calls import python_calls
 from tests.unit.engine.bench import Task
 from tests.unit.engine.shop import PLACES, Shop, order, step
 
@@ -342,3 +343,21 @@ def test_a_compensation_goes_where_its_step_went() -> None:
         assert Place.is_queue(undo.place) == Place.is_queue(forward.place)
         assert undo.from_step == name
     assert rows[StepName("second:compensate")].queue == "other"
+
+
+def test_undoing_takes_a_time_that_grows_with_the_number_of_steps() -> None:
+    """Spec 2.12: the order is made once a pass and not anew for each compensation, which is the square of their number."""
+
+    def calls(count: int) -> int:
+        def flow(wf: Any) -> None:
+            for number in range(count):
+                wf.do(step("a", number))
+            wf.do(Task("boom"), retries=0)
+
+        shop = Shop()
+        called = python_calls(lambda: shop.run(flow))
+        assert len(shop.diary) == 2 * count + 1
+        return called
+
+    few, many = calls(20), calls(200)
+    assert many < 11 * few
