@@ -59,11 +59,6 @@ class Place:
         return place.startswith("worker:")
 
     @staticmethod
-    def is_pass(place: str) -> bool:
-        """A pass works this row in place; also sleeps, functions and state."""
-        return place.startswith("pass:")
-
-    @staticmethod
     def is_child(place: str) -> bool:
         """A child run works this row."""
         return place.startswith("child:")

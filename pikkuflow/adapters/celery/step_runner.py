@@ -73,14 +73,11 @@ class CeleryStepRunner:
         if task is not None:
             args, kwargs = checked_arguments(task, args, kwargs)
         route = self._routing.of_task(name, args, kwargs, call.options)
-        lease_seconds = self._settings.step_lease_seconds_by_queue.get(
-            route.queue or "", self._settings.step_lease_seconds
-        )
         return Route(
             leaves="unknown" if task is None else self._routing.leaves(route, workflow),
             queue=route.queue,
             options=_options_text(call, route),
-            lease_seconds=lease_seconds,
+            lease_seconds=self._settings.step_lease_seconds_of(route.queue),
             args=args,
             kwargs=kwargs,
             delay_seconds=self._delay(call),

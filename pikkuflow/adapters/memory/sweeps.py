@@ -148,7 +148,6 @@ class _Page:
     forgotten: list[RunId] = field(default_factory=list)
     found: int = 0
     last: str | None = None
-    is_full: bool = False
 
     @property
     def before(self) -> datetime:
