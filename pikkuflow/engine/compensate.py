@@ -15,7 +15,7 @@ from pikkuflow.domain.step import NewStep, Place, Step
 from pikkuflow.domain.unwind import Candidate, may_need_undoing
 from pikkuflow.engine.in_place import Assignment, work_in_place
 from pikkuflow.engine.open_pass import OpenPass
-from pikkuflow.engine.send import SOON_SECONDS, message_of, send_steps, wake_runs
+from pikkuflow.engine.send import SOON_SECONDS, message_of, message_of_new, send_steps, wake_runs
 from pikkuflow.engine.step_rows import step_of_row, undo_step
 from pikkuflow.engine.tell import tell_step_lost, warn
 from pikkuflow.ports import StepLost
@@ -57,7 +57,7 @@ class Compensator:
         fresh = [self._row(one.forward, Place.QUEUE) for one in away if one.undo is None]
         if fresh:
             self._p.insert(fresh)
-        messages = [self._first_message(step) for step in fresh]
+        messages = [message_of_new(self._p.run.id, step) for step in fresh]
         for one in away:
             if one.undo is not None:
                 messages += self._message_again(one.undo)
@@ -65,16 +65,6 @@ class Compensator:
             self._p.sent.extend(message.name for message in messages)
         elif messages:
             self._p.note_due(SOON_SECONDS)
-
-    def _first_message(self, step: NewStep) -> StepMessage:
-        return StepMessage(
-            run_id=self._p.run.id,
-            name=step.name,
-            attempt=1,
-            task=step.task or "",
-            queue=step.queue,
-            options=step.options,
-        )
 
     def _message_again(self, row: Step) -> list[StepMessage]:
         if move_for_row(row) is Move.SEND:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pikkuflow.domain import loss
-from pikkuflow.domain.act import EndedAttempt, PassNews, StepMessage, StepWrite
+from pikkuflow.domain.act import EndedAttempt, PassNews, StepWrite
 from pikkuflow.domain.command import Recorded, StepCall, Waiting
 from pikkuflow.domain.reach import needs_recorded_start
 from pikkuflow.domain.status import StepKind, StepStatus
@@ -24,7 +24,7 @@ from pikkuflow.engine.current_step import step_context
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
 from pikkuflow.engine.open_pass import OpenPass
 from pikkuflow.engine.own_values import own_value
-from pikkuflow.engine.send import SOON_SECONDS, routed, send_steps
+from pikkuflow.engine.send import SOON_SECONDS, message_of_new, routed, send_steps
 from pikkuflow.engine.step_rows import given_to, options_of
 from pikkuflow.engine.suspensions import missing_task
 from pikkuflow.engine.tell import warn
@@ -96,15 +96,7 @@ def _recorded(p: OpenPass, assignment: Assignment, ending: Ending) -> Recorded:
 def _sent_elsewhere(p: OpenPass, assignment: Assignment, ending: Ending) -> Waiting:
     """The next attempt was asked to travel, and leaves at once."""
     step = assignment.step
-    message = StepMessage(
-        run_id=p.run.id,
-        name=step.name,
-        attempt=assignment.attempt + 1,
-        task=step.task or "",
-        queue=step.queue,
-        options=step.options,
-        override=ending.override,
-    )
+    message = message_of_new(p.run.id, step, attempt=assignment.attempt + 1, override=ending.override)
     due = None
     if send_steps(p.rt, [p.ask(lambda: routed(p.rt, message))]):
         p.sent.append(step.name)

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Final
 
 from pikkuflow.domain.act import RunRef, StepMessage
-from pikkuflow.domain.step import Step
+from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.step import NewStep, Step
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.tell import warn
 from pikkuflow.errors import DispatchError
 
-__all__ = ["SOON_SECONDS", "message_of", "routed", "send_steps", "wake_runs"]
+__all__ = ["SOON_SECONDS", "message_of", "message_of_new", "routed", "send_steps", "wake_runs"]
 
 SOON_SECONDS: Final = 1.0
 """How far ahead a hint is left when something could not be done now (D11, D21)."""
@@ -64,6 +65,19 @@ def message_of(rt: Runtime, step: Step, *, attempt: int | None = None, override:
         override=step.override if attempt is None else override,
     )
     return routed(rt, message)
+
+
+def message_of_new(run_id: RunId, step: NewStep, *, attempt: int = 1, override: str | None = None) -> StepMessage:
+    """The message of a row that this pass has just written; its override is not merged yet (``routed``)."""
+    return StepMessage(
+        run_id=run_id,
+        name=step.name,
+        attempt=attempt,
+        task=step.task or "",
+        queue=step.queue,
+        options=step.options,
+        override=override,
+    )
 
 
 def routed(rt: Runtime, message: StepMessage) -> StepMessage:
