@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.domain.undo import Undo
 from tests.unit.engine.bench import Bench, Task
@@ -50,11 +51,18 @@ class Shop:
         self.diary.append("boom")
         raise ValueError("payment dead")
 
-    def run(self, body: Callable[..., Any], **more: Any) -> None:
-        """Start and work until nothing moves."""
+    def run(self, body: Callable[..., Any], child: Callable[..., Any] | None = None, **more: Any) -> None:
+        """Start and work until nothing moves. ``child`` is what the body may start as ``Child("child")``."""
+        self.begin(body, child, **more)
+        self.settle()
+
+    def begin(self, body: Callable[..., Any], child: Callable[..., Any] | None = None, **more: Any) -> None:
+        """Start and work the messages, until it is over or waits for a time."""
+        if child is not None:
+            self.bench.workflow(child, name="child")
         self.bench.workflow(body, name="flow")
         self.bench.start("flow", **more)
-        self.settle()
+        self.bench.work()
 
     def settle(self) -> None:
         """Messages, and retries as they come due."""
@@ -68,6 +76,13 @@ class Shop:
     def status(self) -> RunStatus:
         """The run's."""
         return self.bench.run().status
+
+    @property
+    def child(self) -> Run:
+        """The run that the body started as ``Child("child")``."""
+        run_id = self.bench.step("child").child_run_id
+        assert run_id is not None
+        return self.bench.run(run_id)
 
     def undo_rows(self) -> dict[str, StepStatus]:
         """The compensations."""

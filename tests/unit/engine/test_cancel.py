@@ -32,13 +32,28 @@ def bare(wf: Any) -> None:
     wf.sleep("1d")
 
 
+def parent(wf: Any) -> None:
+    """A step that can be undone, then a child run."""
+    wf.do(step("a"))
+    wf.do(Child("child"))
+
+
+def bare_parent(wf: Any) -> None:
+    """Nothing but a child run."""
+    wf.do(Child("child"))
+
+
+def child(wf: Any) -> None:
+    """A step that can be undone, then a long sleep."""
+    wf.do(step("b"))
+    wf.sleep("1d")
+
+
 @pytest.mark.parametrize("place", ["here", "away"])
 def test_a_run_that_waits_is_undone_when_it_is_called_off(place: str) -> None:
     """T11.34, T11.35: compensating first, compensated then; the reason stays its error, with the code WORKFLOW_CANCELLED."""
     shop = Shop(place)
-    shop.bench.workflow(waits, name="flow")
-    shop.bench.start("flow")
-    shop.bench.work()
+    shop.begin(waits)
 
     assert cancel(shop.bench) is RunStatus.COMPENSATING
     shop.settle()
@@ -53,9 +68,7 @@ def test_a_run_that_waits_is_undone_when_it_is_called_off(place: str) -> None:
 def test_a_run_with_nothing_to_undo_is_cancelled_at_once() -> None:
     """T11.36."""
     shop = Shop()
-    shop.bench.workflow(bare, name="flow")
-    shop.bench.start("flow", handover="{}")
-    shop.bench.work()
+    shop.begin(bare, handover="{}")
 
     assert cancel(shop.bench, None) is RunStatus.CANCELLED
 
@@ -68,9 +81,7 @@ def test_a_run_with_nothing_to_undo_is_cancelled_at_once() -> None:
 def test_cancelling_twice_undoes_once() -> None:
     """T11.37, scenario 23: before, during and after the unwind; the first reason stays."""
     shop = Shop("away")
-    shop.bench.workflow(waits, name="flow")
-    shop.bench.start("flow")
-    shop.bench.work()
+    shop.begin(waits)
     cancel(shop.bench, "first")
     assert cancel(shop.bench, "second") is RunStatus.COMPENSATING
     shop.bench.work_one()
@@ -228,69 +239,29 @@ def test_queued_steps_of_a_cancelled_run_never_begin() -> None:
 def test_children_are_called_off_after_their_parent() -> None:
     """Scenario 24: the child is stopped and undone first, then what its parent did before it."""
     shop = Shop()
-
-    def child(wf: Any) -> None:
-        wf.do(step("b"))
-        wf.sleep("1d")
-
-    def parent(wf: Any) -> None:
-        wf.do(step("a"))
-        wf.do(Child("child"))
-
-    shop.bench.workflow(child)
-    shop.bench.workflow(parent)
-    shop.bench.start("parent")
-    shop.bench.work()
+    shop.begin(parent, child)
     assert cancel(shop.bench) is RunStatus.COMPENSATING
     shop.settle()
 
     assert shop.diary == ["a", "b", "unb[]", "una[]"]
-    below = shop.bench.step("child").child_run_id
-    assert below is not None
-    assert (shop.status, shop.bench.run(below).status) == (RunStatus.COMPENSATED, RunStatus.COMPENSATED)
+    assert (shop.status, shop.child.status) == (RunStatus.COMPENSATED, RunStatus.COMPENSATED)
 
 
 def test_a_parent_with_nothing_to_undo_is_cancelled_once_its_child_is() -> None:
     """D23: compensating -> cancelled."""
     shop = Shop()
-
-    def child(wf: Any) -> None:
-        wf.sleep("1d")
-
-    def parent(wf: Any) -> None:
-        wf.do(Child("child"))
-
-    shop.bench.workflow(child)
-    shop.bench.workflow(parent)
-    shop.bench.start("parent")
-    shop.bench.work()
+    shop.begin(bare_parent, lambda wf: wf.sleep("1d"))
     assert cancel(shop.bench) is RunStatus.COMPENSATING
     shop.settle()
 
-    below = shop.bench.step("child").child_run_id
-    assert below is not None
-    assert (shop.status, shop.bench.run(below).status) == (RunStatus.CANCELLED, RunStatus.CANCELLED)
+    assert (shop.status, shop.child.status) == (RunStatus.CANCELLED, RunStatus.CANCELLED)
 
 
 def test_a_child_that_is_called_off_fails_its_parent() -> None:
     """Spec 2.4: a cancelled child propagates, once it is undone."""
     shop = Shop()
-
-    def child(wf: Any) -> None:
-        wf.do(step("b"))
-        wf.sleep("1d")
-
-    def parent(wf: Any) -> None:
-        wf.do(step("a"))
-        wf.do(Child("child"))
-
-    shop.bench.workflow(child)
-    shop.bench.workflow(parent)
-    shop.bench.start("parent")
-    shop.bench.work()
-    below = shop.bench.step("child").child_run_id
-    assert below is not None
-    cancel(shop.bench, "enough", run_id=below)
+    shop.begin(parent, child)
+    cancel(shop.bench, "enough", run_id=shop.child.id)
     assert not shop.bench.run().is_settled
     shop.settle()
 
@@ -302,18 +273,7 @@ def test_a_child_that_is_called_off_fails_its_parent() -> None:
 def test_a_child_that_was_not_reached_when_the_canceller_died_is_stopped_by_the_unwind() -> None:
     """Design 3.7: parent first, one transaction each; whoever undoes the parent finds the child."""
     shop = Shop()
-
-    def child(wf: Any) -> None:
-        wf.do(step("b"))
-        wf.sleep("1d")
-
-    def parent(wf: Any) -> None:
-        wf.do(Child("child"))
-
-    shop.bench.workflow(child)
-    shop.bench.workflow(parent)
-    shop.bench.start("parent")
-    shop.bench.work()
+    shop.begin(bare_parent, child)
     shop.bench.store.cancel_run(Cancellation(run_id=RunId("r1"), error=cancelled_failure("gone")))
     shop.bench.clock.advance(20)
     shop.bench.recover()

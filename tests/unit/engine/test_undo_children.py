@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,17 +9,6 @@ import pytest
 from pikkuflow.domain.status import RunStatus
 from tests.unit.engine.bench import Child, Task
 from tests.unit.engine.shop import Shop, step
-
-
-def _family(shop: Shop, child: Callable[..., Any], parent: Callable[..., Any]) -> None:
-    shop.bench.workflow(child, name="child")
-    shop.run(parent)
-
-
-def _child_run(shop: Shop) -> Any:
-    run_id = shop.bench.step("child").child_run_id
-    assert run_id is not None
-    return shop.bench.run(run_id)
 
 
 def test_a_completed_child_is_undone_as_one_unit() -> None:
@@ -37,11 +25,11 @@ def test_a_completed_child_is_undone_as_one_unit() -> None:
         wf.do("after", step("c", 2))
         raise ValueError("no")
 
-    _family(shop, child, parent)
+    shop.run(parent, child)
 
     assert shop.diary == ["c", "a", "b", "c", "unc[2]", "unb[]", "una[]", "unc[1]"]
     assert shop.status is RunStatus.COMPENSATED
-    assert _child_run(shop).status is RunStatus.COMPENSATED
+    assert shop.child.status is RunStatus.COMPENSATED
 
 
 def test_a_child_that_was_opted_out_is_kept() -> None:
@@ -56,10 +44,10 @@ def test_a_child_that_was_opted_out_is_kept() -> None:
         wf.do(step("b"))
         raise ValueError("no")
 
-    _family(shop, child, parent)
+    shop.run(parent, child)
 
     assert shop.diary == ["a", "b", "unb[]"]
-    assert _child_run(shop).status is RunStatus.COMPLETED
+    assert shop.child.status is RunStatus.COMPLETED
 
 
 def test_a_child_with_nothing_to_undo_stays_completed() -> None:
@@ -74,10 +62,10 @@ def test_a_child_with_nothing_to_undo_stays_completed() -> None:
         wf.do(Child("child"))
         raise ValueError("no")
 
-    _family(shop, child, parent)
+    shop.run(parent, child)
 
     assert shop.diary == ["a", "b", "una[]"]
-    assert _child_run(shop).status is RunStatus.COMPLETED
+    assert shop.child.status is RunStatus.COMPLETED
 
 
 def test_a_failing_child_unwinds_itself_and_then_its_parent() -> None:
@@ -92,11 +80,11 @@ def test_a_failing_child_unwinds_itself_and_then_its_parent() -> None:
         wf.do(step("a"))
         wf.do(Child("child"))
 
-    _family(shop, child, parent)
+    shop.run(parent, child)
 
     assert shop.diary == ["a", "b", "unb[]", "una[]"]
     assert shop.status is RunStatus.COMPENSATED
-    assert _child_run(shop).status is RunStatus.COMPENSATED
+    assert shop.child.status is RunStatus.COMPENSATED
     assert "of the child" in shop.bench.error()
 
 
@@ -116,7 +104,7 @@ def test_a_stuck_child_makes_its_parent_stuck(ends: str) -> None:
         wf.do(Child("child"))
         raise ValueError("no")
 
-    _family(shop, child, parent)
+    shop.run(parent, child)
 
     assert shop.status is RunStatus.COMPENSATION_FAILED
     assert [stuck["stepName"] for stuck in shop.bench.output()["stuckSteps"]] == ["child"]
@@ -140,7 +128,7 @@ def test_a_child_that_rests_at_its_milestone_makes_its_parent_rest_there(ends: s
         wf.do(Child("child"))
         raise ValueError("no")
 
-    _family(shop, child, parent)
+    shop.run(parent, child)
 
     assert shop.status is RunStatus.COMPENSATED
     assert shop.bench.output() == {"restedAt": "shipped"}
@@ -157,10 +145,10 @@ def test_a_child_that_plainly_failed_fails_its_parent() -> None:
     def parent(wf: Any) -> None:
         wf.do(Child("child"))
 
-    _family(shop, child, parent)
+    shop.run(parent, child)
 
     assert shop.status is RunStatus.FAILED
-    assert _child_run(shop).status is RunStatus.FAILED
+    assert shop.child.status is RunStatus.FAILED
 
 
 def test_children_that_are_at_work_are_stopped_when_their_parent_fails() -> None:
@@ -178,10 +166,10 @@ def test_children_that_are_at_work_are_stopped_when_their_parent_fails() -> None
         wf.sleep(5)
         raise ValueError("no")
 
-    _family(shop, child, parent)
+    shop.run(parent, child)
 
-    assert _child_run(shop).status is RunStatus.COMPENSATED
-    assert _child_run(shop).code == "WORKFLOW_CANCELLED"
+    assert shop.child.status is RunStatus.COMPENSATED
+    assert shop.child.code == "WORKFLOW_CANCELLED"
     assert shop.status is RunStatus.COMPENSATED
     assert sorted(shop.diary[3:5]) == ["unb[]", "unc[]"]
     assert shop.diary[5] == "una[]"
@@ -202,7 +190,7 @@ def test_a_detached_child_outlives_its_parent() -> None:
         found.append(wf.do(Child("child"), detached=True).run_id)
         raise ValueError("no")
 
-    _family(shop, child, parent)
+    shop.run(parent, child)
 
     assert shop.status is RunStatus.COMPENSATED
     assert shop.diary == ["a", "una[]"]
