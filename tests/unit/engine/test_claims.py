@@ -10,30 +10,9 @@ from pikkuflow.adapters.json_codec import JsonCodec
 from pikkuflow.domain.act import ClaimRequest, StepOutcome
 from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.status import RunStatus, StepStatus
-from pikkuflow.engine.execute_step import execute_step
 from pikkuflow.errors import PayloadError
-from tests.unit.engine.bench import Bench, Task
-
-
-def a_bench(**settings: Any) -> Bench:
-    """A run of one dispatched step, started and parked on it; its message is in the broker."""
-    bench = Bench(**settings)
-    bench.task(lambda n: n + 1, name="far", leaves="queue")
-
-    def flow(wf: Any) -> int:
-        value: int = wf.do(Task("far", (1,)), retries=1, retry_delay="10s")
-        return value
-
-    bench.workflow(flow)
-    bench.start("flow")
-    bench.work_one()
-    return bench
-
-
-def execute(bench: Bench, *, attempt: int = 1, task: str = "far", may_continue: bool = True, **changed: Any) -> None:
-    """Handle the message of the step, as this process or another."""
-    rt = bench.other(**changed) if changed else bench.rt
-    execute_step(rt, RunId("r1"), [(StepName("far"), attempt)], task, may_continue=may_continue)
+from tests.unit.engine.bench import Bench
+from tests.unit.engine.far_step import a_bench, execute
 
 
 def test_a_step_whose_worker_died_is_taken_as_a_new_attempt() -> None:

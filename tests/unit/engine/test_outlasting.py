@@ -7,35 +7,14 @@ from typing import Any
 import pytest
 
 from pikkuflow.adapters.json_codec import JsonCodec
-from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.status import StepStatus
-from pikkuflow.engine.execute_step import execute_step
 from pikkuflow.errors import StoreUnavailable
-from tests.unit.engine.bench import Bench, Task
+from tests.unit.engine.bench import Bench
+from tests.unit.engine.far_step import a_bench, execute
 
 
 class SoftLimit(Exception):
     """What Celery raises in a child wherever it happens to be."""
-
-
-def a_bench() -> Bench:
-    """A run of one dispatched step, started and parked on it; its message is in the broker."""
-    bench = Bench()
-    bench.task(lambda n: n + 1, name="far", leaves="queue")
-
-    def flow(wf: Any) -> int:
-        value: int = wf.do(Task("far", (1,)), retries=1, retry_delay="10s")
-        return value
-
-    bench.workflow(flow)
-    bench.start("flow")
-    bench.work_one()
-    return bench
-
-
-def execute(bench: Bench, **changed: Any) -> None:
-    """Handle the message of the step."""
-    execute_step(bench.other(**changed), RunId("r1"), [(StepName("far"), 1)], "far", may_continue=True)
 
 
 class Store:
