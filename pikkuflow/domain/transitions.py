@@ -1,7 +1,8 @@
-"""The only places a status can go: two literal tables and a lookup that raises and changes nothing (spec 4.1, 4.3, D23).
+"""The only places a status can go: two literal tables, and for runs a lookup that raises and changes nothing (spec 4.1, 4.3, D23).
 
-A store guards the same moves with the status named in the statement; the engine asks here before it asks the store. What is absent from a
-row of a table cannot happen: a settled run is left only by a parent that undoes its completed child, a settled step never.
+A store guards the same moves with the status named in the statement. The engine asks here for its run's next status before it asks the
+store; steps are moved by the stores alone, and the simulation holds every row to the table. What is absent from a row of a table
+cannot happen: a settled run is left only by a parent that undoes its completed child, a settled step never.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ __all__ = [
     "RunEvent",
     "StepEvent",
     "next_run_status",
-    "next_step_status",
 ]
 
 
@@ -148,12 +148,4 @@ def next_run_status(status: RunStatus, event: RunEvent) -> RunStatus:
     after = RUN_TRANSITIONS[status].get(event)
     if after is None:
         raise ForbiddenTransition(f"A {status} run cannot {event}.")
-    return after
-
-
-def next_step_status(status: StepStatus, event: StepEvent) -> StepStatus:
-    """The status after the event. Raises ``ForbiddenTransition`` when a step of that status cannot make the move."""
-    after = STEP_TRANSITIONS[status].get(event)
-    if after is None:
-        raise ForbiddenTransition(f"A {status} step cannot {event}.")
     return after

@@ -30,6 +30,7 @@ from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import SETTLED_STEP, StepStatus
 from pikkuflow.domain.step import NewStep, Place
+from pikkuflow.domain.transitions import STEP_TRANSITIONS
 from tests.simulation.stage import Stage
 
 __all__ = ["Execution", "Ledger", "Violation"]
@@ -71,6 +72,7 @@ class _Seen:
     settled: tuple[Any, ...] | None = None
     claims: dict[str, tuple[str | None, datetime | None, str | None, int]] = field(default_factory=dict)
     steps: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    statuses: dict[str, StepStatus] = field(default_factory=dict)
 
 
 class Ledger:
@@ -355,6 +357,9 @@ class Ledger:
                 before.steps[name] = _outcome(row)
         elif known != _outcome(row):
             raise self._broken("I4 one recorded outcome", f"{row.run_id} {name}: {known} -> {_outcome(row)}")
+        was, before.statuses[name] = before.statuses.get(name, row.status), row.status
+        if was is not row.status and row.status not in STEP_TRANSITIONS[was].values():
+            raise self._broken("a step moves as its table says", f"{row.run_id} {name}: {was} -> {row.status}")
 
 
 _READS = frozenset(

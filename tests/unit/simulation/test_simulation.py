@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from pikkuflow.domain.status import StepStatus
 from pikkuflow.engine.open_pass import OpenPass
 from tests.simulation.generate import plan_of
+from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.plan import Act, Do, Fault, FaultKind, Map, Part, Plan, Start, State
 from tests.simulation.shrink import find, shrink
@@ -41,6 +43,23 @@ def test_a_schedule_breaks_no_invariant(seed: int) -> None:
     failing = find(plan_of(seed))
 
     assert failing is None, f"{failing.violation}; python -m tests.simulation --seed {seed} --shrink"
+
+
+def test_a_step_that_moves_against_its_table_is_found() -> None:
+    """Spec 4.3: the stores move steps, each by statements of its own; a move that the table lacks breaks the schedule."""
+    world = World(plan_of(0))
+    world.run()
+    tables = world.store._tables
+    run, row = next((run, row) for run in tables.runs.values() for row in tables.steps_of(run.id).values())
+    ledger = Ledger(world.stage, tables)
+
+    row.status = StepStatus.SCHEDULED
+    ledger._remember(run)
+    row.status = StepStatus.PENDING
+    ledger._remember(run)
+    row.status = StepStatus.SUSPENDED
+    with pytest.raises(Violation, match="a step moves as its table says"):
+        ledger._remember(run)
 
 
 @pytest.mark.parametrize("seed", range(8))
