@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from pikkuflow.domain.act import PassOpening
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus, SuspendCode
 from pikkuflow.errors import StoreUnavailable
+from tests.servers.processes import wait_until
 from tests.unit.engine.bench import Bench, Task
 
 
@@ -178,9 +178,7 @@ def test_a_run_that_cannot_be_read_is_tried_again_every_minute() -> None:
 
     with pytest.raises(KeyError):
         bench.orchestrate(store=Unreadable())
-    deadline = time.monotonic() + 10
-    while bench.run().pass_id is not None and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: bench.run().pass_id is None, every=0.01)
 
     assert (bench.run().pass_id, bench.due(), bench.broker.wakes) == (None, None, [])
     assert sum("KeyError" in text for text in bench.ear.warnings) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus, StepStatus
 from pikkuflow.errors import StepFailed
 from pikkuflow.ports import AttemptEnd
+from tests.servers.processes import wait_until
 from tests.unit.engine.bench import Child, Say, Task
 from tests.unit.engine.quick_bench import Acts, a_bench, acts_of, do
 
@@ -85,9 +85,7 @@ def test_what_is_kept_is_written_while_a_long_step_works() -> None:
 
     def long() -> list[str]:
         bench.clock.advance(1.0)
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline and len(bench.steps()) < 3:
-            time.sleep(0.005)
+        wait_until(lambda: len(bench.steps()) == 3, every=0.005)
         return [f"{step.name} {step.status}" for step in bench.steps()]
 
     bench.task(long)
