@@ -120,11 +120,6 @@ class UnwindPlan:
         rested = self._in(UndoState.RESTED)
         return rested[0].rested_at if rested else self.milestone
 
-    @property
-    def is_compensated(self) -> bool:
-        """Something had to be undone, and all of it was, down to where it rests."""
-        return self.is_settled and bool(self.candidates) and not self.stuck
-
     def _in(self, state: UndoState) -> tuple[Candidate, ...]:
         return tuple(one for one in self.candidates if one.state is state)
 
