@@ -1,4 +1,4 @@
-"""What is undone next: the unwind planner, a pure function over the rows of a run (spec 2.12, T12.1 to T12.21).
+"""What is undone next: the unwind planner, from the rows of a run alone (spec 2.12, T12.1 to T12.21).
 
 It orders by recorded numbers, never by times (``Step.begun_no``, ``Step.settled_no``); where two are equal, by record order (``seq``).
 A step that began after another had settled may rest on it, so it is undone first; steps that overlapped know nothing of each other and are
@@ -12,7 +12,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from types import MappingProxyType
 from typing import Final
 
 from pikkuflow.domain.ids import StepName
@@ -28,7 +27,6 @@ __all__ = [
     "Unwinding",
     "may_need_undoing",
     "milestone_of",
-    "plan_unwind",
 ]
 
 
@@ -62,9 +60,6 @@ class ChildEnd:
 
     status: RunStatus
     rested_at: str | None = None
-
-
-_NO_ENDS: Final[Mapping[StepName, ChildEnd]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,11 +173,6 @@ class Unwinding:
             if at == self._undone and one.state is UndoState.DONE:
                 self._undone, self._passed = at + 1, passed
             yield one, later
-
-
-def plan_unwind(steps: Sequence[Step], ends: Mapping[StepName, ChildEnd] = _NO_ENDS) -> UnwindPlan:
-    """Say what of a stopped run is to be undone now. The arguments are those of ``Unwinding``."""
-    return Unwinding({row.name: row for row in steps}, ends).plan
 
 
 def may_need_undoing(steps: Sequence[Step]) -> bool:

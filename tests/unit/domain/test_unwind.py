@@ -14,7 +14,7 @@ from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Step
-from pikkuflow.domain.unwind import ChildEnd, UndoState, Unwinding, UnwindPlan, may_need_undoing, plan_unwind
+from pikkuflow.domain.unwind import ChildEnd, UndoState, Unwinding, UnwindPlan, may_need_undoing
 
 _THEN = datetime(2026, 1, 1, tzinfo=UTC)
 _BOOM = Failure(type="ValueError", message="boom")
@@ -86,6 +86,11 @@ A, B, C = row("a", 1, 2), row("b", 3, 4, seq=1), row("c", 5, 6, seq=2)
 
 SIBLINGS = (row("a", 1, 2), row("b", 3, 6, seq=1), row("c", 4, 5, seq=2))
 """``b`` and ``c`` overlapped, after ``a``."""
+
+
+def plan_unwind(steps: Sequence[Step], ends: Mapping[StepName, ChildEnd] | None = None) -> UnwindPlan:
+    """What a pass that has just loaded these rows finds."""
+    return Unwinding({row.name: row for row in steps}, ends or {}).plan
 
 
 def ready(plan: UnwindPlan) -> list[str]:
