@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from celery import Celery
 from pikkuflow.domain.status import Dispatch
 from pikkuflow.errors import SettingError
 from pikkuflow.settings import DEFAULTS, Settings
+from tests.servers.processes import ROOT
 
 
 def _settings(environ: dict[str, str] | None = None, **conf: Any) -> Settings:
@@ -212,3 +214,17 @@ def test_a_step_lease_can_differ_by_queue() -> None:
     assert settings.step_lease_seconds_of("slow") == 600
     assert settings.step_lease_seconds_of("quick") == 20
     assert settings.step_lease_seconds_of(None) == 20
+
+
+def test_the_page_of_settings_has_each_with_its_default() -> None:
+    """Design 7: docs/settings.md is what a deployment reads."""
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^\| `(pikkuflow_\w+)` \| ([^|]+?) \|", page, re.MULTILINE))
+
+    assert set(shown) == set(DEFAULTS)
+    plain = {key: value for key, value in DEFAULTS.items() if isinstance(value, bool | float | int | str)}
+    in_words = {"pikkuflow_max_payload_bytes": "8 MiB"}
+    assert {key: shown[key].strip("`") for key in plain} == {
+        key: in_words.get(key) or (str(value) if isinstance(value, bool | str) else f"{value:g}")
+        for key, value in plain.items()
+    }
