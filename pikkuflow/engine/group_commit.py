@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from threading import Event, Lock
 from typing import Final
+from weakref import WeakSet
 
 from pikkuflow.domain.act import PassNews, PassRef, StepWrite
 from pikkuflow.ports import RunStore
@@ -29,15 +30,15 @@ _CHARACTERS_AT_MOST: Final = 1_000_000
 class _Entry:
     """What one thread waits for."""
 
-    __slots__ = ("answers", "is_over", "leads", "run_ids", "size", "writes")
+    __slots__ = ("answers", "company", "is_over", "run_ids", "size", "writes")
 
     def __init__(self, writes: Writes) -> None:
         self.writes = writes
         self.size = sum(len(write.step.args or "") + len(write.result or "") for _, write in writes)
         self.run_ids = {ref.run_id for ref, _ in writes}
+        self.company: list[_Entry] = []
+        """Those it writes for."""
         self.answers: Answers | None = None
-        self.leads = False
-        """It is this thread's turn to write, for all that wait."""
         self.is_over = Event()
 
 
@@ -52,69 +53,63 @@ class GroupWriter:
 
     def __init__(self, store: RunStore) -> None:
         self._store = store
-        self._begin()
+        self.begin()
+        _WRITERS.add(self)
 
-    def _begin(self) -> None:
-        self._pid = os.getpid()
+    def begin(self) -> None:
+        """Nobody writes and nobody waits. In a forked child too: whoever did stayed behind."""
         self._lock = Lock()
         self._waiting: deque[_Entry] = deque()
-        self._is_writing = False
+        self._leader: _Entry | None = None
 
     def write(self, writes: Writes) -> Answers:
         """An answer for each write, in order. A step is in it once at most.
 
         Raises what the store raises for these rows alone: when a common write fails, each thread writes its own.
         """
-        if self._pid != os.getpid():
-            # A forked child: whoever was writing stayed behind.
-            self._begin()
         entry = _Entry(writes)
-        if not self._has_to_wait(entry):
-            return self._lead(entry)
         try:
-            entry.is_over.wait()
-        except BaseException:
-            self._leave(entry)
-            raise
-        if entry.leads:
-            return self._lead(entry)
+            self._wait(entry)
+            if self._leader is entry:
+                self._lead(entry)
+        finally:
+            # An exception from outside (Ctrl+C, a soft time limit around an inline run) strikes anywhere, here as well.
+            try:
+                self._leave(entry)
+            except BaseException:
+                self._leave(entry)
+                raise
         return self._alone(entry) if entry.answers is None else entry.answers
 
-    def _has_to_wait(self, entry: _Entry) -> bool:
+    def _wait(self, entry: _Entry) -> None:
+        """Until another has written for it, or it is its thread's turn to write."""
         with self._lock:
-            if self._is_writing:
-                self._waiting.append(entry)
-                return True
-            self._is_writing = True
-            return False
+            if self._leader is None:
+                self._leader = entry
+                return
+            self._waiting.append(entry)
+        entry.is_over.wait()
 
-    def _lead(self, entry: _Entry) -> Answers:
-        """Write for everyone who waits, and hand over to one of those who came meanwhile."""
-        others: list[_Entry] = []
-        try:
-            others = self._company(entry)
-            if others:
-                self._write_together([entry, *others])
-            return self._alone(entry) if entry.answers is None else entry.answers
-        finally:
-            self._hand_over()
-            for other in others:
-                other.is_over.set()
+    def _lead(self, entry: _Entry) -> None:
+        """Write for everyone who waits."""
+        self._gather(entry)
+        if entry.company:
+            self._write_together([entry, *entry.company])
+        if entry.answers is None:
+            entry.answers = self._alone(entry)
 
-    def _company(self, entry: _Entry) -> list[_Entry]:
+    def _gather(self, entry: _Entry) -> None:
         """Those who wait and may be written together: a run is in it once, so that no row is written twice by one statement."""
         with self._lock:
             run_ids, rows, size = set(entry.run_ids), len(entry.writes), entry.size
-            company: list[_Entry] = []
             for other in tuple(self._waiting):
                 rows, size = rows + len(other.writes), size + other.size
                 if rows > _ROWS_AT_MOST or size > _CHARACTERS_AT_MOST:
                     break
                 if run_ids.isdisjoint(other.run_ids):
+                    entry.company.append(other)
                     self._waiting.remove(other)
-                    company.append(other)
                     run_ids |= other.run_ids
-            return company
 
     def _write_together(self, entries: Sequence[_Entry]) -> None:
         try:
@@ -130,20 +125,31 @@ class GroupWriter:
             return (self._store.record(ref, write),)
         return self._store.record_all(entry.writes)
 
-    def _hand_over(self) -> None:
-        with self._lock:
-            if not self._waiting:
-                self._is_writing = False
-                return
-            following = self._waiting.popleft()
-            following.leads = True
-        following.is_over.set()
-
     def _leave(self, entry: _Entry) -> None:
-        """Its thread was interrupted while it waited. What it asked for is written by another, or not at all: its answer is lost."""
+        """Hand over to one of those who came meanwhile, and let go whom it wrote for; also when its thread was interrupted at any moment.
+
+        May be done again. What an interrupted thread waited for is written by another, or not at all: its answer is lost.
+        """
         with self._lock:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-                return
-        if entry.leads:
-            self._hand_over()
+            for gone in (entry, *entry.company):
+                if gone in self._waiting:
+                    self._waiting.remove(gone)
+            if self._leader is entry:
+                self._leader = self._waiting.popleft() if self._waiting else None
+            leader = self._leader
+        for other in entry.company:
+            other.is_over.set()
+        if leader is not None:
+            leader.is_over.set()
+
+
+_WRITERS: Final[WeakSet[GroupWriter]] = WeakSet()
+
+
+def _begin_anew() -> None:
+    for writer in tuple(_WRITERS):
+        writer.begin()
+
+
+# Before the child has another thread: two of them would begin it twice.
+os.register_at_fork(after_in_child=_begin_anew)

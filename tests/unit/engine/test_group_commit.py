@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -221,6 +224,62 @@ def test_who_is_interrupted_while_waiting_keeps_nobody_waiting(bank: Bank) -> No
     bank.wait_for(1)
     bank.let_through()
     assert bank.written("t2") == [True]
+
+
+class _Strike:
+    """Raises in this thread, at the so many-th line that it executes of the writer, as a signal's handler may."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+        self.has_struck = False
+
+    def trace(self, frame: Any, event: str, _: Any) -> Any:
+        """For ``sys.settrace``."""
+        if not frame.f_code.co_filename.endswith("/group_commit.py"):
+            return None
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        # A signal is handled where something is called: never between one block and the next.
+        if event == "line" and not line.startswith(("with ", "try:")):
+            self._left -= 1
+            if not self._left:
+                self.has_struck = True
+                raise KeyboardInterrupt
+        return self.trace
+
+
+def _struck(at: int) -> bool:
+    """A thread waits, is handed the writing, writes for another too and is struck on its way; whether it came that far."""
+    bank, strike, before = Bank(), _Strike(at), sys.gettrace()
+
+    def company() -> None:
+        wait_until(lambda: bank.writer._waiting or strike.has_struck, what="the one that is struck")
+        waiting = len(bank.writer._waiting)
+        bank.write("t2", bank.outcome(2, "a"))
+        bank.wait_for(waiting + 1)
+        bank.gate.opened.set()
+
+    bank.hold_up()
+    helper = threading.Thread(target=company)
+    helper.start()
+    sys.settrace(strike.trace)
+    try:
+        with suppress(KeyboardInterrupt):
+            bank.writer.write([bank.outcome(1, "a")])
+    finally:
+        sys.settrace(before)
+    helper.join()
+    bank.write("t3", bank.outcome(3, "a"))
+    bank.let_through()
+    assert (bank.written("t2"), bank.written("t3")) == ([True], [True])
+    return strike.has_struck
+
+
+def test_an_interruption_at_any_moment_of_a_write_keeps_nobody_waiting() -> None:
+    """Issue C, Build 4: a signal (Ctrl+C) strikes wherever the main thread is; the other threads write all the same."""
+    at = 1
+    while _struck(at):
+        at += 1
+    assert at > 20
 
 
 def test_two_writes_of_one_run_are_not_put_together(bank: Bank) -> None:
