@@ -65,7 +65,9 @@ class Performer:
         self._insert(planned, joined=reach.joined)
         self._warn_of_length(reach)
         self._refuse_missing(planned)
-        is_sent = self._send(planned, chunk=reach.chunk)
+        # A chunk is claimed whole, and a time that an attempt may take begins with its claim.
+        chunk = 1 if any(call.call.has_deadline for call in reach.calls) else reach.chunk
+        is_sent = self._send(planned, chunk=chunk)
         answers = tuple([self._answer(item, is_sent=is_sent) for item in planned])
         self._p.has_in_flight = self._p.has_in_flight or any(isinstance(answer, Waiting) for answer in answers)
         return answers

@@ -156,3 +156,26 @@ def test_a_hard_limit_fails_only_the_member_at_work() -> None:
     assert shown(bench) == [DONE, FAILED_ONCE, WAITS, WAITS]
     assert sent(bench) == LEFT
     assert [(lost.step, lost.error) for lost in bench.attempts()] == [(StepName("member[1]"), LIMIT)]
+
+
+def test_members_with_a_timeout_travel_by_themselves() -> None:
+    """Each has its time from when a worker takes it; a member that waits for others of its chunk would spend it unbegun."""
+    bench = Bench()
+    overdue: list[bool] = []
+
+    def member(number: int) -> int:
+        bench.clock.advance(4)
+        overdue.append(bench.step(f"member[{number}]").is_overdue)
+        return number
+
+    bench.task(member, name="member")
+
+    def flow(wf: Any) -> Any:
+        return wf.map(Task("member"), [0, 1, 2, 3], chunk=4, timeout=5, retries=0)
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+
+    assert bench.output() == [0, 1, 2, 3]
+    assert overdue == [False] * 4
