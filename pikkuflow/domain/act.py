@@ -121,8 +121,8 @@ class StepWrite:
     """One in-place row as the pass wants it after this write.
 
     The row may be absent (it is inserted), or show ``attempt`` or ``expects`` with a non-final status (it is updated; when its attempt
-    changes, what it showed is copied to the attempts table first). A row that shows ``attempt``, ``status`` and this pass as
-    author is this
+    changes, what it showed is copied to the attempts table first); a dispatched row must show ``expects`` when that is given, since
+    ``attempt`` may be another's by then. A row that shows ``attempt``, ``status`` and this pass as author is this
     very write, done before (design 3.4). Anything else is refused.
 
     ``status``: RUNNING records a start; SUCCEEDED and FAILED settle (``failed`` means exhausted); PENDING waits for the next

@@ -96,7 +96,8 @@ def _parked(p: OpenPass, parked: Parked) -> Closing | None:
     if parked.reason is ParkReason.SUPERSEDED:
         return None
     if parked.reason is ParkReason.STOPPED:
-        return Closing(sent=tuple(p.sent))
+        # A row may have moved under the pass without any news, such as to its next attempt: the body did not get as far as it can.
+        return Closing(sent=tuple(p.sent), raise_news=True)
     if parked.reason is ParkReason.SUSPENDED:
         return _suspended(p, parked)
     return Closing(

@@ -74,6 +74,31 @@ def test_a_pass_may_end_an_attempt_that_a_worker_has(scene: Scene) -> None:
     assert scene.claimed("a", 2, claim="c2").timeout_seconds == 10.0
 
 
+def test_a_pass_that_read_an_earlier_attempt_leaves_the_next_one_alone(scene: Scene) -> None:
+    """Design 3.3: the worker was in time after all to open the next attempt, and another one has it."""
+    scene.dispatch("a", timeout_seconds=10.0)
+    scene.claimed("a")
+    scene.advance(11)
+    scene.open(by="p2")
+    scene.try_again("a")
+    scene.claimed("a", 2, claim="c2")
+    before = scene.step("a")
+    news = scene.write(
+        scene.ref(by="p2"),
+        StepStatus.PENDING,
+        attempt=2,
+        expects=1,
+        delay_seconds=5.0,
+        ended=EndedAttempt(attempt=1, status=StepStatus.FAILED, error=BOOM),
+        step={"place": Place.QUEUE},
+    )
+    assert news is not None
+    assert not news.written
+    after = scene.step("a")
+    assert (after.status, after.attempt, after.due_at) == (before.status, before.attempt, before.due_at)
+    assert scene.succeed("a", 2, claim="c2").accepted == (True,)
+
+
 def test_a_heartbeat_begins_the_time_anew_within_the_attempts_own(scene: Scene) -> None:
     """A question is no heartbeat; the time that the attempt may take goes on."""
     scene.dispatch("a", timeout_seconds=12.0, heartbeat_seconds=5.0)

@@ -120,7 +120,7 @@ class PassActs:
             rows[row.name] = row
         elif row.attempt == write.attempt and row.status is write.status and row.author == ref.pass_id:
             return True
-        elif row.is_settled or row.attempt not in {write.attempt, write.expects} or row.attempt > write.attempt:
+        elif row.is_settled or row.attempt not in _expected(write, row.place) or row.attempt > write.attempt:
             return False
         elif row.attempt != write.attempt:
             self._tables.keep_attempt(_ended(row, write.ended, now))
@@ -131,6 +131,13 @@ class PassActs:
             self._tables.count_down(ref.run_id, row.fan_id)
         _show(row, ref, write, now)
         return True
+
+
+def _expected(write: StepWrite, place: str) -> set[int | None]:
+    """The attempts that the row may show before this write. The next attempt at a dispatched step is whoever's that opened it."""
+    if Place.is_queue(place) and write.expects is not None:
+        return {write.expects}
+    return {write.attempt, write.expects}
 
 
 def _may_begin(run: RunRow, kind: StepKind) -> bool:

@@ -161,7 +161,7 @@ def _write(tx: Transaction, ref: PassRef, write: StepWrite) -> bool:
         )
     elif row["attempt"] == write.attempt and row["status"] == write.status and row["author"] == ref.pass_id:
         return True
-    elif row["status"] in SETTLED_STEP or row["attempt"] not in _expected(write):
+    elif row["status"] in SETTLED_STEP or row["attempt"] not in _expected(write, row["place"]):
         return False
     else:
         if row["attempt"] != write.attempt:
@@ -174,8 +174,10 @@ def _write(tx: Transaction, ref: PassRef, write: StepWrite) -> bool:
     return True
 
 
-def _expected(write: StepWrite) -> set[int]:
-    """The attempts that the row may show before this write."""
+def _expected(write: StepWrite, place: str) -> set[int]:
+    """The attempts that the row may show before this write. The next attempt at a dispatched step is whoever's that opened it."""
+    if Place.is_queue(place) and write.expects is not None:
+        return {write.expects}
     return {shown for shown in (write.attempt, write.expects) if shown is not None and shown <= write.attempt}
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.act import ClaimRequest, PassNews, StepOutcome
+from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.status import RunStatus, StepStatus
 from pikkuflow.engine.cancel import cancel_run
 from pikkuflow.engine.current_step import step_context
@@ -122,6 +124,65 @@ def test_an_unwind_does_not_wait_for_an_attempt_whose_time_is_over() -> None:
 
     assert shop.status is RunStatus.COMPENSATED
     assert [(undo.ok, "timeout" in (undo.error or "")) for undo in shop.undos] == [(False, True)]
+
+
+class Overtaken:
+    """A store in which the worker opens the next attempt just before a pass writes, and another worker takes that."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bench.store, name)
+
+    def claim(self, attempt: int, claim: str) -> None:
+        """A worker takes the step."""
+        claims = self._bench.store.claim_steps(
+            ClaimRequest(
+                run_id=RunId("r1"),
+                steps=((StepName("work"), attempt),),
+                task="work",
+                claim_id=ClaimId(claim),
+                holder=Holder("node:9"),
+            )
+        )
+        assert claims.claimed
+
+    def record(self, *asked: Any) -> PassNews | None:
+        failed = StepOutcome(
+            name=StepName("work"),
+            attempt=1,
+            claim_id=ClaimId("c1"),
+            status=StepStatus.PENDING,
+            error=Failure(type="OSError", message="no answer in 10 s"),
+            delay_seconds=0,
+        )
+        assert self._bench.store.settle_steps(RunId("r1"), [failed]).accepted == (True,)
+        self.claim(2, "c2")
+        return self._bench.store.record(*asked)
+
+
+def test_a_pass_takes_no_attempt_away_from_a_worker_that_has_just_begun_it() -> None:
+    """Design 3.3: it was overdue when the pass read it; the body goes on as far as it can at once, for that was no news."""
+    bench = Bench()
+    bench.task(lambda: None, name="work")
+
+    def flow(wf: Any) -> None:
+        slow = wf.submit(Task("work"), timeout="10s")
+        wf.do("beside", lambda: 1)
+        slow.result()
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work_one()
+    store: Any = Overtaken(bench)
+    store.claim(1, "c1")
+    bench.clock.advance(11)
+    bench.orchestrate(store=store)
+
+    row = bench.step("work")
+    assert (row.status, row.attempt, row.claim_id) == (StepStatus.RUNNING, 2, "c2")
+    assert len(bench.broker.wakes) == 1
 
 
 def test_an_attempt_that_goes_silent_is_outdated_by_the_next() -> None:
