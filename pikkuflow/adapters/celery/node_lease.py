@@ -30,6 +30,8 @@ class NodeLease:
         self._node = node
         self._ttl_seconds = ttl_seconds
         self._lease: Lease | None = None
+        self._taken_at = 0.0
+        """Epoch seconds by the service's clock."""
         self._has_succeeded = False
         """What a predecessor held is taken over."""
         self._waiting_since: float | None = None
@@ -52,6 +54,7 @@ class NodeLease:
             if self._lease is None:
                 self._wait(rt)
                 return
+            self._taken_at = self._lease.expires_at - self._ttl_seconds
         if not self._has_succeeded:
             self._succeed(rt, rt.leases)
             self._has_succeeded = True
@@ -77,7 +80,9 @@ class NodeLease:
         key = f"node-last:{self._name}"
         last = leases.get(key)
         if last is not None and last.holder != self._node.uuid:
-            take_over_node(rt, last.holder)
+            # Who wrote it after the name was taken lives: a double that held the name when the service lost its memory.
+            if last.expires_at - _REMEMBERED_SECONDS < self._taken_at:
+                take_over_node(rt, last.holder)
             leases.expire(key, last.holder)
         leases.acquire(key, self._node.uuid, _REMEMBERED_SECONDS)
         self._waiting_since = None

@@ -177,6 +177,29 @@ class TestNodeLease:
         assert not world.memory.dispatcher.messages
         assert len([record for record in caplog.records if "Another worker lives" in record.message]) == 1
 
+    def test_a_living_double_whose_name_was_forgotten_is_left_alone(self, world: Any) -> None:
+        """The service lost its memory between the two keys of the first worker, and the second one took the name."""
+        living, second = Node(), Node()
+        leases = world.rt.leases
+        claim(world, living.holder(7))
+        world.memory.clock.advance(1)
+
+        class Forgetful:
+            """Its first question falls between the emptied store and the first worker's second key."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(leases, name)
+
+            def get(self, key: str) -> Any:
+                leases.acquire(key, living.uuid, 30 * 86400.0)
+                return leases.get(key)
+
+        NodeLease("w1@host", second, TTL).keep(replace(world.rt, leases=Forgetful()))
+        assert not world.memory.dispatcher.messages
+        remembered = leases.get("node-last:w1@host")
+        assert remembered is not None
+        assert remembered.holder == second.uuid
+
     def test_a_lease_that_was_lost_is_taken_again(self, world: Any) -> None:
         """An emptied Redis: the same uuid, and nothing of its own is expired."""
         node = Node()

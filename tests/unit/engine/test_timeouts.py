@@ -149,6 +149,7 @@ class Overtaken:
         assert claims.claimed
 
     def record(self, *asked: Any) -> PassNews | None:
+        """The pass writes just too late."""
         failed = StepOutcome(
             name=StepName("work"),
             attempt=1,
