@@ -81,7 +81,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make soak")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--pause", type=float, default=3.0, help="mean seconds between two faults")
+    parser.add_argument("--pause", type=float, default=2.4, help="mean seconds between two faults")
     parser.add_argument("--width", type=int, default=8, help="runs that are open at a time")
     parser.add_argument("--step-seconds", type=float, default=0.4)
     return parser.parse_args()

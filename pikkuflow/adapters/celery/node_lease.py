@@ -59,6 +59,11 @@ class NodeLease:
             self._succeed(rt, rt.leases)
             self._has_succeeded = True
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the name is still another's, of whom nobody knows yet whether it lives."""
+        return self._waiting_since is not None and not self._told
+
     def release(self, rt: Runtime) -> None:
         """Free the name for the next worker at once. Raises ``ConnectionError`` as ``keep`` does."""
         if rt.leases is not None and self._lease is not None:

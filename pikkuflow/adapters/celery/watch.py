@@ -115,6 +115,7 @@ class Watch:
             _Duty("timers", _TICK_SECONDS, self._fire_timers),
             _Duty(_RENEWAL, min(leases) / RENEWALS_A_LEASE, self._renew),
             _Duty("node lease", settings.node_lease_seconds / RENEWALS_A_LEASE, self._keep_name),
+            _Duty("a free name", _TICK_SECONDS, self._take_name),
         ]
         if settings.recovery:
             duties.append(_Duty("missing sweeps", settings.sweep_interval, self._sweep_if_none_does))
@@ -192,6 +193,11 @@ class Watch:
 
     def _keep_name(self) -> None:
         self._lease.keep(self._rt)
+
+    def _take_name(self) -> None:
+        """What a dead predecessor held is taken over as soon as its lease has lapsed."""
+        if self._lease.is_waiting:
+            self._lease.keep(self._rt)
 
     def _sweep_if_none_does(self) -> None:
         """Beat may be down, or its messages stuck behind a backlog (design 3.8)."""

@@ -177,6 +177,26 @@ class TestNodeLease:
         assert not world.memory.dispatcher.messages
         assert len([record for record in caplog.records if "Another worker lives" in record.message]) == 1
 
+    def test_a_name_that_is_still_a_predecessors_is_waited_for(self, world: Any) -> None:
+        """The watch asks at each tick then, so that a predecessor's work is taken over as soon as it can be."""
+        keeper, second = (NodeLease("w1@host", Node(), TTL) for _ in range(2))
+        keeper.keep(world.rt)
+        assert not keeper.is_waiting
+        second.keep(world.rt)
+        assert second.is_waiting
+        world.memory.clock.advance(TTL + 0.1)
+        second.keep(world.rt)
+        assert not second.is_waiting
+
+    def test_a_name_that_is_a_doubles_is_asked_for_at_leisure(self, world: Any) -> None:
+        """Once that is known, and told, the watch asks no more often than it renews."""
+        keeper, double = (NodeLease("w1@host", Node(), TTL) for _ in range(2))
+        for _ in range(8):
+            keeper.keep(world.rt)
+            double.keep(world.rt)
+            world.memory.clock.advance(1)
+        assert not double.is_waiting
+
     def test_a_living_double_whose_name_was_forgotten_is_left_alone(self, world: Any) -> None:
         """The service lost its memory between the two keys of the first worker, and the second one took the name."""
         living, second = Node(), Node()
