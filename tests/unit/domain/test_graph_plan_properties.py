@@ -1,0 +1,170 @@
+"""The planner against a brute-force walk over made-up graphs, outcomes and orders (issue E, Build 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pikkuflow.domain.graph import Graph
+from pikkuflow.domain.graph_input import ref
+from pikkuflow.domain.graph_moves import Begin, Ended
+from tests.unit.domain.walking import Strider, failed, gave, graph
+
+KEYS = ("x", "y")
+
+
+@dataclass
+class Made:
+    """A graph, how its nodes end, and a source of choices."""
+
+    graph: Graph
+    outcomes: dict[str, Ended]
+    draw: Any
+
+    def choose(self, count: int) -> int:
+        """Which of the open steps ends next."""
+        return int(self.draw(st.integers(0, count - 1)))
+
+
+@st.composite
+def onward_graphs(draw: Any) -> Made:
+    """Graphs without cycles: nodes lead to later ones, and refer to earlier ones."""
+    ids = [f"n{at}" for at in range(draw(st.integers(1, 7)))]
+    nodes: dict[str, Any] = {}
+    outcomes: dict[str, Ended] = {}
+    for at, node_id in enumerate(ids):
+        later = st.lists(st.sampled_from(ids[at + 1 :]), max_size=3, unique=True) if ids[at + 1 :] else st.just([])
+        said: dict[str, Any] = {"next": draw(st.one_of(later, st.fixed_dictionaries(dict.fromkeys(KEYS, later))))}
+        if at:
+            said["input"] = [ref(one) for one in draw(st.lists(st.sampled_from(ids[:at]), max_size=2, unique=True))]
+        recover = draw(st.one_of(st.just([]), st.just("ignore"), later))
+        if recover:
+            said["recover"] = recover
+        nodes[node_id] = said
+        fails = bool(recover) and draw(st.booleans())
+        outcomes[node_id] = failed() if fails else gave(node_id, draw(st.sampled_from([None, *KEYS])))
+    entry = draw(st.lists(st.sampled_from(ids), min_size=1, max_size=2, unique=True))
+    return Made(graph=graph(entry, **nodes), outcomes=outcomes, draw=draw)
+
+
+def brute_force(made: Made) -> dict[str, set[str | None]]:
+    """Every node that is ever begun, with what may have led to it: rules applied until nothing changes."""
+    begun: dict[str, set[str | None]] = {}
+    led: dict[str, set[str | None]] = {node_id: set() for node_id in made.graph.nodes}
+    for entry in made.graph.entry:
+        led[entry].add(None)
+    while True:
+        before = {node_id: set(sources) for node_id, sources in begun.items()}
+        for node in made.graph.nodes.values():
+            read = {one["$ref"] for one in node.input or ()}
+            if led[node.id] and all(_gives(made, one) and one in begun for one in read):
+                begun[node.id] = led[node.id]
+        for node_id in begun:
+            for target in _followed(made, node_id):
+                led[target].add(node_id)
+        if begun == before:
+            return begun
+
+
+def _gives(made: Made, node_id: str) -> bool:
+    return made.outcomes[node_id].failure is None or made.graph.nodes[node_id].ignores
+
+
+def _followed(made: Made, node_id: str) -> list[str]:
+    node, ended = made.graph.nodes[node_id], made.outcomes[node_id]
+    if ended.failure is not None and not node.ignores:
+        return list(node.recover)
+    key = ended.branch if ended.failure is None else None
+    return [edge.target for edge in node.next if edge.key is None or edge.key == key]
+
+
+@given(onward_graphs())
+def test_without_cycles_every_order_begins_the_same_nodes_once(made: Made) -> None:
+    """Spec 3.3, T13.5: whatever ends first, the nodes of a brute-force walk are begun, each once, after one that led to it."""
+    strider = Strider(made.graph, made.outcomes, choose=made.choose, reloads=True)
+
+    plan = strider.go()
+
+    expected = brute_force(made)
+    assert plan.trouble is None
+    assert sorted(strider.names) == sorted(expected)
+    assert all(after in expected[name] for name, after in strider.begun)
+
+
+@st.composite
+def one_token_graphs(draw: Any) -> tuple[Graph, dict[str, list[str]]]:
+    """Graphs with cycles in which every node chooses one branch, and what it chooses at each visit; at last none."""
+    ids = [f"n{at}" for at in range(draw(st.integers(1, 5)))]
+    nodes = {node_id: {"next": {f"to {target}": target for target in ids}} for node_id in ids}
+    choices = {node_id: draw(st.lists(st.sampled_from(ids), max_size=4)) for node_id in ids}
+    return graph("n0", **nodes), choices
+
+
+@given(one_token_graphs())
+def test_one_token_walks_a_cycle_as_it_is_written(made: tuple[Graph, dict[str, list[str]]]) -> None:
+    """T13.6: nodes that choose one branch each are begun in the order of the walk, with numbers, each after the one before."""
+    walked, choices = made
+
+    def outcomes(begin: Begin) -> Ended:
+        chosen = choices[begin.node.id]
+        return gave(branch=f"to {chosen[begin.ordinal]}" if begin.ordinal < len(chosen) else None)
+
+    strider = Strider(walked, outcomes, reloads=True)
+    strider.go()
+
+    visits = dict.fromkeys(walked.nodes, 0)
+    expected: list[tuple[str, str | None]] = []
+    at: str | None = "n0"
+    while at is not None:
+        visit = visits[at]
+        visits[at] += 1
+        name = at if visit == 0 else f"{at}#{visit}"
+        expected.append((name, expected[-1][0] if expected else None))
+        at = choices[at][visit] if visit < len(choices[at]) else None
+    assert strider.begun == expected
+
+
+@st.composite
+def any_graphs(draw: Any) -> Made:
+    """Graphs with cycles, several tokens, lists and failures; every node stops choosing after a while."""
+    ids = [f"n{at}" for at in range(draw(st.integers(1, 5)))]
+    some = st.lists(st.sampled_from(ids), max_size=2, unique=True)
+    nodes: dict[str, Any] = {}
+    outcomes: dict[str, Ended] = {}
+    for node_id in ids:
+        said: dict[str, Any] = {"next": {key: draw(some) for key in KEYS}}
+        said["input"] = [ref(one) for one in draw(some)]
+        if draw(st.booleans()):
+            said = {
+                "input": said["input"],
+                "for_each": "trigger",
+                "mode": draw(st.sampled_from(["parallel", "sequential"])),
+            }
+        elif draw(st.booleans()):
+            said["recover"] = draw(st.one_of(st.just("ignore"), some))
+        nodes[node_id] = said
+        for ordinal in range(3):
+            name = node_id if ordinal == 0 else f"{node_id}#{ordinal}"
+            fails = bool(said.get("recover")) and draw(st.booleans())
+            outcomes[name] = failed() if fails else gave(name, draw(st.sampled_from([None, *KEYS])))
+    return Made(graph=graph(["n0"], **nodes), outcomes=outcomes, draw=draw)
+
+
+@given(any_graphs())
+def test_a_fresh_pass_plans_what_the_pass_before_it_would_have(made: Made) -> None:
+    """Issue E: the planner knows what is recorded and nothing else, in any order; every step comes after one that was begun before it."""
+
+    def outcomes(begin: Begin) -> Ended:
+        return made.outcomes.get(begin.name, gave(begin.name))
+
+    strider = Strider(made.graph, outcomes, trigger=[1, 2], choose=made.choose, reloads=True)
+    strider.go(1000)
+
+    assert len(set(strider.names)) == len(strider.names)
+    ends = {name.partition("[")[0] for name in strider.names}
+    for at, (_, after) in enumerate(strider.begun):
+        assert after is None or after in strider.names[:at]
+    assert ends == set(strider.names) - {name for name in strider.names if "[" in name} or strider.plan().trouble
