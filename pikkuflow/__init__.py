@@ -5,6 +5,9 @@ from pikkuflow.adapters.celery.workflow_task import WorkflowTask
 from pikkuflow.app import PikkuFlow
 from pikkuflow.domain.gate import Decider
 from pikkuflow.domain.gate_act import AuditEntry
+from pikkuflow.domain.graph import Node
+from pikkuflow.domain.graph_input import ref, template
+from pikkuflow.domain.graph_step import RecoveringFrom
 from pikkuflow.domain.summary import RunSummary
 from pikkuflow.domain.undo import Undo
 from pikkuflow.engine.current_step import CurrentStep, current_step
@@ -67,9 +70,11 @@ __all__ = [
     "LeaseTaken",
     "NoBroker",
     "NoLeaseService",
+    "Node",
     "PayloadError",
     "PikkuFlow",
     "PikkuFlowError",
+    "RecoveringFrom",
     "ResultTimeout",
     "Run",
     "RunCancelled",
@@ -98,4 +103,6 @@ __all__ = [
     "WorkflowNotFound",
     "WorkflowTask",
     "current_step",
+    "ref",
+    "template",
 ]

@@ -11,7 +11,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast, overload
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, Unpack, cast, overload
 
 from celery import Celery
 from celery.local import Proxy
@@ -21,6 +22,7 @@ from pikkuflow.adapters.celery.beat import add_beat_entries, add_defaults, add_r
 from pikkuflow.adapters.celery.compensations import Compensations
 from pikkuflow.adapters.celery.dispatcher import CeleryDispatcher
 from pikkuflow.adapters.celery.extension import ATTRIBUTE
+from pikkuflow.adapters.celery.graph_nodes import GraphChoices, Nodes, graph_definition
 from pikkuflow.adapters.celery.handover import CeleryDeliverer
 from pikkuflow.adapters.celery.node import Node
 from pikkuflow.adapters.celery.routing import Routing
@@ -29,15 +31,15 @@ from pikkuflow.adapters.celery.tasks import register_engine_tasks
 from pikkuflow.adapters.celery.translate import SignatureTranslator
 from pikkuflow.adapters.celery.worker_hooks import install_worker_hooks
 from pikkuflow.adapters.celery.workflow_task import WorkflowTask
+from pikkuflow.adapters.graph_files import read_graph_file
 from pikkuflow.adapters.json_codec import JsonCodec
 from pikkuflow.adapters.logging_observer import LoggingObserver
 from pikkuflow.adapters.random_ids import RandomIds
 from pikkuflow.adapters.redis import RedisHints, RedisLeases, redis_url_of
 from pikkuflow.adapters.sql import DueColumnHints, SqlLeases, SqlRunStore
 from pikkuflow.adapters.system_clock import SystemClock
-from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version
+from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version, dispatch_of
 from pikkuflow.domain.gate_act import AuditEntry
-from pikkuflow.domain.status import Dispatch
 from pikkuflow.engine.group_commit import GroupWriter
 from pikkuflow.engine.orchestrate import HELPERS
 from pikkuflow.engine.runs import Runs
@@ -176,7 +178,7 @@ class PikkuFlow:
                 body=body,
                 version=version or code_version(body),
                 queue=queue,
-                dispatch=None if dispatch is None else _dispatch(dispatch),
+                dispatch=dispatch_of(dispatch),
                 quick=quick,
                 planned_steps=None if planned_steps is None else tuple(planned_steps),
                 deterministic=deterministic,
@@ -185,6 +187,35 @@ class PikkuFlow:
             return self._task_of(definition, task_options or {})
 
         return register if function is None else register(function)
+
+    def graph(
+        self,
+        name: str,
+        *,
+        nodes: Nodes,
+        entry: str | Sequence[str],
+        **choices: Unpack[GraphChoices],
+    ) -> WorkflowTask[Any, None]:
+        """Register a workflow that is data: nodes and what follows each (spec 3). It is started like any other workflow.
+
+        Args:
+            name: the workflow's and its Celery task's name.
+            nodes: the nodes by id, each a ``Node`` or a mapping of the same fields.
+            entry: the id, or ids, of the nodes that a run begins with.
+            choices: see ``GraphChoices``.
+
+        Raises ``WorkflowDefinitionError``, which names the node and what is wrong with it.
+        """
+        definition = graph_definition(name, nodes, entry, choices)
+        self.registry.add(definition)
+        return cast("WorkflowTask[Any, None]", self._task_of(definition, choices.get("task_options") or {}))
+
+    def graph_file(self, path: str | Path, **choices: Unpack[GraphChoices]) -> WorkflowTask[Any, None]:
+        """Register the graph workflow of a JSON or YAML file; its form is published as ``pikkuflow/graph.schema.json``.
+
+        Raises as ``graph``, ``SettingError`` for a YAML file without PyYAML, and ``OSError`` for a file that cannot be read.
+        """
+        return self.graph(**read_graph_file(path), **choices)
 
     def compensates(self, task: Any) -> Callable[[F], F]:
         """Declare how a task is undone: ``@pikku.compensates(charge)``. Its steps then record their start before they work (D20).
@@ -361,12 +392,3 @@ def _codec_hook(codec: Any) -> Any:
             f"pikkuflow_codec cannot be imported: {error}.", hint="Give a dotted name, or an object."
         ) from error
     return found() if isinstance(found, type) else found
-
-
-def _dispatch(text: str) -> Dispatch:
-    try:
-        return Dispatch(text)
-    except ValueError:
-        raise WorkflowDefinitionError(
-            f"dispatch={text!r} is none of auto, queue, inline.", hint='Leave it out for "auto".'
-        ) from None

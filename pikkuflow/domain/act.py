@@ -258,7 +258,7 @@ class StepOutcome:
 
     SUCCEEDED with ``result``; FAILED with ``error`` (exhausted); PENDING with ``error``: attempts are left, the same statement
     writes the
-    next attempt, due in ``delay_seconds``, and copies this one to the attempts table (D2).
+    next attempt, due in ``delay_seconds``, and copies this one to the attempts table (D2). ``override`` is stored with each.
     """
 
     name: StepName

@@ -57,6 +57,8 @@ class StepCall:
     heartbeat_seconds: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     group: str | None = None
+    recovers: StepName | None = None
+    """The step whose failure it takes over (a graph's recover node)."""
 
     @property
     def has_deadline(self) -> bool:
@@ -102,11 +104,15 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A final outcome: ``failure`` is None for a success, whose ``value`` is decoded from what was stored (so each pass sees the same)."""
+    """A final outcome: ``failure`` is None for a success, whose ``value`` is decoded from what was stored (so each pass sees the same).
+
+    ``branch`` is the key that a graph's node chose.
+    """
 
     value: Any = None
     failure: Failure | None = None
     attempts: int = 1
+    branch: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

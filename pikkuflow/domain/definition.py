@@ -12,10 +12,11 @@ from hashlib import sha256
 from types import CodeType
 from typing import Any, Final
 
+from pikkuflow.domain.graph import Graph
 from pikkuflow.domain.status import Dispatch
 from pikkuflow.errors import WorkflowDefinitionError, WorkflowNotFound
 
-__all__ = ["Registry", "WorkflowDefinition", "code_version"]
+__all__ = ["Registry", "WorkflowDefinition", "code_version", "dispatch_of"]
 
 _FILLING: Final = frozenset({"NOP", "CACHE", "EXTENDED_ARG"})
 """Instructions that say nothing of what code does; some of them only keep a line number alive."""
@@ -30,7 +31,8 @@ class WorkflowDefinition:
 
     ``body`` is called as ``body(wf, *args, **kwargs)``. ``version`` is ``code_version(body)`` unless its author gave one (D17).
     ``queue`` and ``dispatch`` of None leave the choice to routes and settings. ``planned_steps`` and ``deterministic`` are shown with
-    the run (spec 1.3). ``quick``: outcomes of its steps may be kept for a moment and written together (issue C).
+    the run (spec 1.3). ``quick``: outcomes of its steps may be kept for a moment and written together (issue C). A workflow with a
+    ``graph`` is walked instead of called; its ``body`` only says what it is started with.
 
     Raises ``WorkflowDefinitionError`` when the function cannot be a workflow: it is a generator or a coroutine, or takes no ``wf``.
     """
@@ -43,6 +45,7 @@ class WorkflowDefinition:
     planned_steps: tuple[str, ...] | None = None
     deterministic: bool = False
     quick: bool = False
+    graph: Graph | None = None
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -50,9 +53,23 @@ class WorkflowDefinition:
 
     @property
     def source(self) -> str:
-        """Module and qualified name of the function, for messages."""
+        """Module and qualified name of the function, or the graph, for messages."""
+        if self.graph is not None:
+            return f"graph {self.graph.version}"
         function = _plain(self.body)
         return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+
+
+def dispatch_of(text: str | None) -> Dispatch | None:
+    """Read ``dispatch=``; None leaves it to the setting. Raises ``WorkflowDefinitionError``."""
+    if text is None:
+        return None
+    try:
+        return Dispatch(text)
+    except ValueError:
+        raise WorkflowDefinitionError(
+            f"dispatch={text!r} is none of auto, queue, inline.", hint='Leave it out for "auto".'
+        ) from None
 
 
 class Registry:

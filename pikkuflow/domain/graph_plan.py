@@ -18,7 +18,7 @@ from typing import Any, Final
 from pikkuflow.domain.graph import Edge, Graph, GraphNode
 from pikkuflow.domain.graph_input import ABSENT, ITEM, TRIGGER, Ref, resolved
 from pikkuflow.domain.graph_moves import Begin, Ended, Part, Plan, Seen, Trouble
-from pikkuflow.domain.graph_names import Ambiguous, StepId, StepNames, Unknown, meant, step_name
+from pikkuflow.domain.graph_names import Ambiguous, StepNames, Unknown, meant, step_name
 from pikkuflow.domain.graph_read import not_a_list, reads_of
 from pikkuflow.domain.graph_shape import shape_of
 from pikkuflow.domain.ids import StepName
@@ -104,10 +104,6 @@ class Walk:
         self._load(tuple(seen))
 
     # --- what is known ------------------------------------------------------------------------------------------------
-    def read(self, name: StepName) -> StepId | None:
-        """Which node a step belongs to; None when it is none of this graph's."""
-        return self._names.read(name)
-
     def begin(self, begin: Begin) -> None:
         """The step is begun."""
         self._no += 1
@@ -121,7 +117,7 @@ class Walk:
     def _load(self, seen: tuple[Seen, ...]) -> None:
         for one in sorted(seen, key=lambda one: one.begun):
             self._begin(self._begun(one), one.begun)
-        for one in sorted(seen, key=lambda one: one.ended_no):
+        for one in sorted(seen, key=lambda one: (one.ended_no, one.begun)):
             if one.ended is not None:
                 self._end(one.name, one.ended, one.ended_no)
         self._no = max((max(one.begun, one.ended_no) for one in seen), default=0)

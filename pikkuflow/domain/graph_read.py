@@ -18,7 +18,7 @@ from pikkuflow.domain.retry import retries_of, retry_delay_text
 from pikkuflow.domain.status import Dispatch, StepKind
 from pikkuflow.errors import PikkuFlowError, WorkflowDefinitionError
 
-__all__ = ["check_trigger", "graph_of", "not_a_list", "reads_of"]
+__all__ = ["check_start", "graph_of", "not_a_list", "reads_of"]
 
 _ALL: Final = frozenset({"next", "recover", "notes"})
 _OWN: Final = {
@@ -228,12 +228,16 @@ def _check_names(nodes: Mapping[str, GraphNode]) -> None:
             raise broken(node.id, f"has the reason that approval {other.id!r} has when it is asked for again")
 
 
-def check_trigger(graph: Graph, trigger: Any) -> None:
+def check_start(graph: Graph, trigger: Any, start_node: str | None = None) -> None:
     """What can be seen to be wrong with what a run is started with.
 
-    Raises ``WorkflowDefinitionError`` when an entry is to be worked for each item of something that is no list.
+    Raises ``WorkflowDefinitionError`` when the node to begin with is no entry (spec 12.5), or when an entry is to be worked for each item
+    of something that is no list.
     """
-    for node_id in graph.entry:
+    if start_node is not None and start_node not in graph.entry:
+        allowed = ", ".join(graph.entry)
+        raise WorkflowDefinitionError(f"{start_node!r} is no entry of graph {graph.name!r}.", hint=f"It has {allowed}.")
+    for node_id in graph.entry if start_node is None else (start_node,):
         node = graph.nodes[node_id]
         if node.for_each is not None and node.for_each.node == TRIGGER:
             items = node.for_each.read(trigger)

@@ -7,6 +7,7 @@ undone together.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
+from pikkuflow.domain.graph_step import RECOVERS
 from pikkuflow.domain.ids import StepName
 from pikkuflow.domain.recorded_names import MILESTONE_PREFIX, UNDO_SUFFIX
 from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
@@ -133,7 +135,10 @@ class Unwinding:
         milestone = _latest_milestone(steps.values())
         self._milestone = None if milestone is None else milestone_of(milestone)
         fixed = () if milestone is None else _settled(milestone)
-        found = [row for row in forward if _is_candidate(row, ends) and _settled(row) > fixed]
+        recovered = frozenset(filter(None, map(_recovers, steps.values())))
+        found = [
+            row for row in forward if row.name not in recovered and _is_candidate(row, ends) and _settled(row) > fixed
+        ]
         self._newest_first = sorted(found, key=_settled, reverse=True)
         self._by_begin = sorted(self._newest_first, key=_begun, reverse=True)
         self._undone = 0
@@ -211,6 +216,14 @@ def _is_candidate(row: Step, ends: Mapping[StepName, ChildEnd]) -> bool:
         # It has unwound itself; what counts is whether that went all the way.
         return _own_end(row, ends) is not None
     return row.status is StepStatus.SUCCEEDED and row.child_run_id is not None
+
+
+def _recovers(row: Step) -> str | None:
+    """The failed step that a graph's recover node took over: it is done with, and not undone (spec 3.6)."""
+    if row.status is StepStatus.CANCELLED or f'"{RECOVERS}"' not in row.options:
+        return None
+    recovered: str | None = json.loads(row.options).get(RECOVERS)
+    return recovered
 
 
 def _own_end(row: Step, ends: Mapping[StepName, ChildEnd]) -> UndoState | None:

@@ -34,7 +34,7 @@ def closing_of(p: OpenPass, outcome: Outcome) -> Closing | None:
     if isinstance(outcome, Completed):
         return _completed(p, outcome.value)
     if isinstance(outcome, Failed):
-        return _failed(p, outcome.error)
+        return _failed(p, outcome.error, outcome.code)
     return _parked(p, outcome.parked)
 
 
@@ -77,8 +77,10 @@ def send_after(
         rt.hints.leave(run.id, due_seconds)
 
 
-def _failed(p: OpenPass, error: BaseException) -> Closing:
+def _failed(p: OpenPass, error: BaseException, code: str | None = None) -> Closing:
     failure = failure_of(error)
+    if code is not None:
+        failure = replace(failure, code=code)
     if isinstance(error, RunCancelled) and error.run_id == p.run.id:
         failure = cancelled_failure(error.message)
     return failed_closing(p.run, failure, undo=p.may_undo, sent=tuple(p.sent))

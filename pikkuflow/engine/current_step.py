@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from pikkuflow.domain.graph_step import NodeStep, RecoveringFrom
 from pikkuflow.domain.ids import RunId, StepName, invocation_id
 from pikkuflow.domain.stop import StepStanding
 from pikkuflow.errors import PikkuFlowError, RunCancelled, StepSuperseded
@@ -31,7 +32,37 @@ class CurrentStep:
     workflow: str
     owner: str | None
     details: Any = None
+    _node: NodeStep | None = field(default=None, repr=False, compare=False)
     _beat: Callable[[Any, bool], StepStanding] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def node(self) -> str | None:
+        """The node of the graph that this step works, without its number and item; None in a workflow function."""
+        return None if self._node is None else self._node.node
+
+    @property
+    def recovering_from(self) -> RecoveringFrom | None:
+        """The failure that this node of a graph takes over as its ``recover``; None when it was reached otherwise.
+
+        One read of the database. Raises ``StoreUnavailable``.
+        """
+        return None if self._node is None else self._node.ask_recovering()
+
+    def branch(self, key: str) -> None:
+        """Choose which branch of ``next`` follows this node of a graph. It counts when the task succeeds; the last choice does.
+
+        Raises:
+            PikkuFlowError: the step is no node of a graph.
+            TypeError: the key is no text.
+        """
+        if self._node is None:
+            raise PikkuFlowError(
+                f"Step {self.step!r} is no node of a graph and has no branches.",
+                hint="In a workflow function, return a value and write an if.",
+            )
+        if not isinstance(key, str):
+            raise TypeError(f"the key of a branch is text, not {type(key).__name__}")
+        self._node.branch = key
 
     def is_cancelled(self) -> bool:
         """Whether this attempt works in vain: its run was stopped, or another attempt took its place. One read of the database.
@@ -104,6 +135,7 @@ def step_context(work: StepWork) -> Iterator[CurrentStep]:
         workflow=work.workflow,
         owner=work.owner,
         details=work.details,
+        _node=work.node,
         _beat=work.beat,
     )
     token = _STEP.set(step)

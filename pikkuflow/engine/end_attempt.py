@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.graph_step import BRANCH
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.retry import RetryPolicy
 from pikkuflow.domain.status import StepStatus
@@ -31,13 +32,17 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """What is to be recorded: SUCCEEDED with ``result``, FAILED with ``error``, or PENDING: the next attempt in ``delay_seconds``."""
+    """What is to be recorded: SUCCEEDED with ``result``, FAILED with ``error``, or PENDING: the next attempt in ``delay_seconds``.
+
+    ``override`` is what the attempt said of what follows: of its next attempt, or the ``branch`` that a graph's node chose.
+    """
 
     status: StepStatus
     result: str | None = None
     error: Failure | None = None
     delay_seconds: float | None = None
     override: str | None = None
+    branch: str | None = None
 
     @property
     def is_last(self) -> bool:
@@ -60,6 +65,8 @@ def ending_of(rt: Runtime, tried: Tried, attempted: Attempted) -> Ending:
             return Ending(
                 status=StepStatus.SUCCEEDED,
                 result=rt.codec.encode(attempted.value, what=f"result of step {tried.step!r}"),
+                override=_branch_text(rt, tried, attempted.branch),
+                branch=attempted.branch,
             )
         except PayloadError as refused:
             return Ending(status=StepStatus.FAILED, error=failure_of(refused))
@@ -98,3 +105,7 @@ def _override_text(rt: Runtime, tried: Tried, override: Mapping[str, Any] | None
     if not override:
         return None
     return rt.codec.encode(dict(override), what=f"the changed arguments of step {tried.step!r}")
+
+
+def _branch_text(rt: Runtime, tried: Tried, branch: str | None) -> str | None:
+    return None if branch is None else rt.codec.encode({BRANCH: branch}, what=f"the branch of step {tried.step!r}")

@@ -43,7 +43,7 @@ def pass_gate(p: OpenPass, planned: PlannedCall, step: NewStep) -> Recorded:
 def _closed(p: OpenPass, call: StepCall) -> Parked:
     """Steps in flight beside it are what the run waits for first: it goes on running, so that workers take them (design 3.10)."""
     if p.has_in_flight:
-        return Parked(ParkReason.WAITING)
+        return Parked(ParkReason.WAITING, code=gate_code(call.kind))
     failure = waiting_failure(call.kind, call.task or call.name)
     return Parked(ParkReason.SUSPENDED, code=gate_code(call.kind), failure=failure)
 

@@ -16,12 +16,14 @@ from typing import Any, Final
 from pikkuflow.domain import loss
 from pikkuflow.domain.act import EndedAttempt, PassNews, StepWrite
 from pikkuflow.domain.command import Recorded, StepCall, Waiting
+from pikkuflow.domain.graph_step import NodeStep
 from pikkuflow.domain.reach import needs_recorded_start
 from pikkuflow.domain.status import StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
 from pikkuflow.engine.beat import beat_of, details_of
 from pikkuflow.engine.current_step import step_context
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
+from pikkuflow.engine.graph_steps import node_step
 from pikkuflow.engine.open_pass import OpenPass
 from pikkuflow.engine.own_values import own_value
 from pikkuflow.engine.send import SOON_SECONDS, message_of_new, routed, send_steps
@@ -90,7 +92,7 @@ def _recorded(p: OpenPass, assignment: Assignment, ending: Ending) -> Recorded:
     if ending.error is not None:
         return Recorded(failure=ending.error, attempts=assignment.attempt)
     value = p.ask(lambda: p.rt.codec.decode(ending.result or "null"))
-    return Recorded(value=value, attempts=assignment.attempt)
+    return Recorded(value=value, attempts=assignment.attempt, branch=ending.branch)
 
 
 def _sent_elsewhere(p: OpenPass, assignment: Assignment, ending: Ending) -> Waiting:
@@ -122,6 +124,7 @@ class _Attempt:
         self.details = assignment.details
         """What this attempt said last at a heartbeat, or else one before it."""
         self._started_at = p.rt.clock.monotonic()
+        self._node: NodeStep | None = None
 
     def work(self) -> Ending:
         """The recorded end of the attempt."""
@@ -186,6 +189,8 @@ class _Attempt:
     def _commit(self, attempted: Attempted) -> bool:
         self._is_told = True
         attempted = self._in_time(attempted)
+        if self._node is not None:
+            attempted = replace(attempted, branch=self._node.branch)
         ending: Ending = self._p.ask(lambda: ending_of(self._p.rt, self._tried(), attempted))
         self.leaves = not ending.is_last and self._goes_elsewhere(ending)
         if self._is_quick and ending.status is StepStatus.SUCCEEDED:
@@ -238,6 +243,7 @@ class _Attempt:
                 status=ending.status,
                 result=ending.result,
                 error=ending.error,
+                override=ending.override,
                 started_seconds_ago=ago,
                 state=(assigned.call.state_key or "", ending.result or "null") if is_set else None,
                 no=self._p.next_no(),
@@ -298,6 +304,7 @@ class _Attempt:
     def _step_work(self) -> StepWork:
         assigned, run = self._assigned, self._p.run
         given = given_to(self._p.rt, run.id, assigned.step, assigned.override)
+        self._node = node_step(self._p.rt, run, assigned.step.name, options_of(assigned.step))
         return StepWork(
             run_id=run.id,
             step=assigned.step.name,
@@ -314,6 +321,7 @@ class _Attempt:
             no_retry_on=assigned.call.no_retry_on,
             details=details_of(self._p.rt, assigned.details),
             beat=beat_of(self._p.rt, run.id, assigned.step, assigned.attempt, before=self._show_start),
+            node=self._node,
         )
 
     def _show_start(self, details: str) -> None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pikkuflow.domain.command import PlannedCall, StepCall
+from pikkuflow.domain.graph_step import RECOVERS
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.recorded_names import UNDO_SUFFIX
 from pikkuflow.domain.status import StepKind, StepStatus
@@ -32,8 +33,8 @@ __all__ = [
     "undo_step",
 ]
 
-_FINAL: Final = "no_retry_on"
-"""What is final for a step says nothing of its compensation, which is tried as often as it may be."""
+_OWN: Final = frozenset({"no_retry_on", RECOVERS})
+"""What is final for a step says nothing of its compensation, which is tried as often as it may be, and recovers nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ def _undo_of(rt: Runtime, forward: Step) -> Undo:
 
 def undo_step(p: OpenPass, forward: Step, *, seq: int, place: str) -> NewStep:
     """The row of what undoes a step: under the same name, queue and budget, so that a missing route cannot keep it back."""
-    options = {key: value for key, value in options_of(forward).items() if key != _FINAL}
+    options = {key: value for key, value in options_of(forward).items() if key not in _OWN}
     return NewStep(
         name=StepName(f"{forward.name}{UNDO_SUFFIX}"),
         seq=seq,
@@ -115,7 +116,7 @@ def new_step(p: OpenPass, planned: PlannedCall, route: Route | None, *, place: s
         retry_delay=str(settings.retry_delay) if call.retry_delay is None else call.retry_delay,
         place=place,
         queue=routed.queue,
-        options=routed.options if call.terms is None else call.terms.policy.to_json(),
+        options=_options_text(call, routed.options if call.terms is None else call.terms.policy.to_json()),
         lease_seconds=routed.lease_seconds,
         delay_seconds=routed.delay_seconds if call.seconds is None else call.seconds,
         expires_seconds=routed.expires_seconds,
@@ -140,6 +141,7 @@ def child_step(p: OpenPass, planned: PlannedCall, child: RunId) -> NewStep:
         place=Place.child(child),
         lease_seconds=p.rt.settings.step_lease_seconds,
         child_run_id=child,
+        options=_options_text(call, "{}"),
         from_step=planned.from_step,
         group=call.group,
         undo_task=None if call.detached else call.undo_task,
@@ -181,6 +183,10 @@ def options_of(step: NewStep | Step) -> Mapping[str, Any]:
 def _options_of(text: str) -> Mapping[str, Any]:
     # The steps of a task have the same options, unless their signatures say otherwise.
     return MappingProxyType(json.loads(text))
+
+
+def _options_text(call: StepCall, options: str) -> str:
+    return options if call.recovers is None else json.dumps(json.loads(options) | {RECOVERS: call.recovers})
 
 
 def _unrouted(call: StepCall, lease_seconds: float) -> Route:

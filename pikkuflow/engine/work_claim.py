@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from pikkuflow.domain.act import RunRef, StepOutcome
@@ -12,6 +13,7 @@ from pikkuflow.domain.step import Step
 from pikkuflow.engine.beat import beat_of, details_of
 from pikkuflow.engine.break_off import is_outage
 from pikkuflow.engine.end_attempt import Ending, Tried, ending_of
+from pikkuflow.engine.graph_steps import node_step
 from pikkuflow.engine.outlast import outlast
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import SOON_SECONDS, message_of, send_steps, wake_runs
@@ -86,6 +88,7 @@ class _Claimed:
         self._ending: Ending | None = None
         self._wakes = False
         self._began_at = rt.clock.monotonic()
+        self._node = node_step(rt, run, step.name, options_of(step))
 
     def work(self) -> bool:
         try:
@@ -144,7 +147,8 @@ class _Claimed:
             retry_delay=step.retry_delay,
         )
         if self._ending is None:
-            self._ending = ending_of(self._rt, tried, attempted)
+            branch = None if self._node is None else self._node.branch
+            self._ending = ending_of(self._rt, tried, replace(attempted, branch=branch))
         self._wakes = settle(self._rt, step, self._ending)
         return self._ending
 
@@ -184,6 +188,7 @@ class _Claimed:
             from_step=step.from_step,
             details=details_of(self._rt, step.details),
             beat=beat_of(self._rt, run.id, step, step.attempt),
+            node=self._node,
         )
 
     def _options(self) -> Mapping[str, object]:

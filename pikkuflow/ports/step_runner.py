@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from pikkuflow.domain.command import StepCall
+from pikkuflow.domain.graph_step import NodeStep
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import Run
 from pikkuflow.domain.stop import StepStanding
@@ -55,6 +56,8 @@ class StepWork:
     """What an attempt at this step said last at a heartbeat."""
     beat: Callable[[Any, bool], StepStanding] | None = None
     """Says how this attempt stands; given details (not None) are kept for the next one, and True says that it is a heartbeat."""
+    node: NodeStep | None = None
+    """The node of a graph that it works; what it chooses is read when it has succeeded."""
 
 
 class AttemptEnd(StrEnum):
@@ -78,6 +81,8 @@ class Attempted:
     error: BaseException | None = None
     delay_seconds: float | None = None
     override: Mapping[str, Any] | None = None
+    branch: str | None = None
+    """The branch that a graph's node chose; the engine's to fill in."""
 
 
 class StepRunner(Protocol):

@@ -19,9 +19,10 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The body raised ``error``, which still has its traceback."""
+    """The body raised ``error``, which still has its traceback. ``code`` is the run's, where the error's own says too little."""
 
     error: BaseException
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ class Parked(BaseException):
     """The pass is over before the body is. Private: no user code names it.
 
     ``code``, ``failure`` and ``due_seconds`` belong to SUSPENDED: the run's code, the error to show with it, and the time after which it
-    is worth another pass (None leaves that to the engine's backoff when there is a code).
+    is worth another pass (None leaves that to the engine's backoff when there is a code). A closed gate has its code also where the pass
+    waits for other steps first.
     """
 
     def __init__(

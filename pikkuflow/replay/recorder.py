@@ -31,9 +31,9 @@ from pikkuflow.errors import (
 )
 from pikkuflow.replay.park import Parked, ParkReason
 
-__all__ = ["Perform", "Recorder", "recorded_failure"]
+__all__ = ["SURROUNDINGS", "Perform", "Recorder", "recorded_failure"]
 
-_SURROUNDINGS: Final = (StoreUnavailable, LeaseLost, NoLeaseService, SchemaOutdated, ConnectionError)
+SURROUNDINGS: Final = (StoreUnavailable, LeaseLost, NoLeaseService, SchemaOutdated, ConnectionError)
 """What ``perform`` may raise that says nothing of the body: it ends the pass whatever the body does with it (design 3.4).
 A ``ConnectionError`` is a codec hook whose service is away."""
 
@@ -134,7 +134,7 @@ class Recorder:
         self._is_asking = True
         try:
             return self._perform(reach)
-        except _SURROUNDINGS as error:
+        except SURROUNDINGS as error:
             self.halt = error
             raise
         except Exception:

@@ -1,4 +1,4 @@
-"""One pass over a workflow function.
+"""One pass over a workflow function (a graph is walked: ``graph_pass``).
 
 The body is called with a ``Workflow`` and runs until it returns, raises, or needs something that is not there yet; then it is unwound by
 ``Parked``. A body that swallows the unwinding does not go on: every later call parks again, and what it returns or raises is dropped.
@@ -15,6 +15,7 @@ from typing import Any, Final
 from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.history import History
 from pikkuflow.replay.context import Workflow
+from pikkuflow.replay.graph_pass import walk_graph
 from pikkuflow.replay.outcome import Completed, Failed, Outcome, ParkedOutcome
 from pikkuflow.replay.park import Parked
 from pikkuflow.replay.recorder import Perform, Recorder
@@ -51,6 +52,8 @@ def replay(
     warn:
         Is told what a person should know.
     """
+    if definition.graph is not None:
+        return walk_graph(definition, definition.graph, history, perform=perform, translate=translate, decode=decode)
     arguments = decode(history.run.input)
     recorder = Recorder(history, perform, decode)
     workflow = Workflow(recorder, translate)

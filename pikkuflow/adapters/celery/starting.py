@@ -14,6 +14,8 @@ from celery.utils.time import maybe_iso8601, maybe_make_aware
 
 from pikkuflow.adapters.celery.extension import Extension, extension_of
 from pikkuflow.domain.duration import seconds_of
+from pikkuflow.domain.graph_read import check_start
+from pikkuflow.domain.graph_step import START_NODE, trigger_of
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.run import NewRun
 from pikkuflow.engine.run_handle import Run
@@ -37,7 +39,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a run comes from. ``kind`` is how it was started; ``parent_id`` and ``root_id`` are Celery's trail."""
+    """Where a run comes from. ``kind`` is how it was started; ``parent_id`` and ``root_id`` are Celery's trail.
+
+    ``start_node`` is the entry that a graph is to begin with.
+    """
 
     kind: str
     owner: str | None = None
@@ -47,6 +52,7 @@ class Origin:
     handover: str | None = None
     delay_seconds: float | None = None
     inline: bool = False
+    start_node: str | None = None
 
     def wire(self) -> str:
         """The small JSON that is stored with the run (spec 1.1)."""
@@ -56,6 +62,7 @@ class Origin:
             "pikkuUserId": self.owner,
             "parentId": self.parent_id,
             "rootId": self.root_id,
+            START_NODE: self.start_node,
             **traced,
         }
         return json.dumps({key: value for key, value in said.items() if value is not None})
@@ -67,12 +74,15 @@ def new_run(task: Any, call: Call, origin: Origin) -> NewRun:
     Raises:
         TypeError: the arguments do not fit the workflow.
         WorkflowNotFound: the workflow is not registered here.
+        WorkflowDefinitionError: a graph cannot begin with what is given, or at that node.
         PayloadError: an argument cannot be stored, or all of them are too large.
     """
     if task.typing:
         task.__header__(*call.args, **call.kwargs)
     rt = extension_of(task.app).runtime
     definition = rt.registry.get(task.pikkuflow_workflow)
+    if definition.graph is not None:
+        check_start(definition.graph, trigger_of(call.args, call.kwargs), origin.start_node)
     given = {"args": list(call.args), "kwargs": dict(call.kwargs)}
     return NewRun(
         id=RunId(call.run_id or rt.ids.new_id()),

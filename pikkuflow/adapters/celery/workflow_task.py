@@ -101,12 +101,14 @@ class WorkflowTask(_Task, Generic[P, R]):
         run_id: str | None = None,
         owner: str | None = None,
         on_created: Callable[[str], None] | None = None,
+        start_node: str | None = None,
     ) -> Starter[P, R]:
         """The fully typed form of ``start(..., run_id=, owner=)``: ``order.using(run_id="order-42").start(42)``.
 
         ``on_created`` is called with the run's id as soon as the run is stored, before anything of it can fail (T1.15).
+        ``start_node`` is the one entry of a graph to begin with; a start at any other node raises ``WorkflowDefinitionError``.
         """
-        return Starter(task=self, run_id=run_id, owner=owner, on_created=on_created)
+        return Starter(task=self, run_id=run_id, owner=owner, on_created=on_created, start_node=start_node)
 
     def start_many(self, calls: Iterable[Call]) -> list[Run[R]]:
         """Start many runs with one insert and few messages.
@@ -213,19 +215,20 @@ class Starter(Generic[P, R]):
     run_id: str | None = None
     owner: str | None = None
     on_created: Callable[[str], None] | None = None
+    start_node: str | None = None
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """As ``WorkflowTask.start``."""
         ext = extension_of(self.task.app)
         trail = trail_of(self.task.app.current_worker_task, {}, self.run_id)
-        run = self._made(Origin(kind="start", **trail), args, kwargs)
+        run = self._made(Origin(kind="start", start_node=self.start_node, **trail), args, kwargs)
         begin(ext, [run], self.on_created)
         return handle_of(ext, run.id)
 
     def run_inline(self, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """As ``WorkflowTask.run_inline``."""
         ext = extension_of(self.task.app)
-        run = self._made(Origin(kind="inline", inline=True), args, kwargs)
+        run = self._made(Origin(kind="inline", inline=True, start_node=self.start_node), args, kwargs)
         begin_here(ext, run, self.on_created)
         return handle_of(ext, run.id)
 

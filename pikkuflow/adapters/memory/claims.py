@@ -132,6 +132,7 @@ class ClaimActs:
             run.retried.add(row.name)
             return True, False
         row.settle(outcome.status, now, no=run.outside_no, result=outcome.result, error=outcome.error)
+        row.override = outcome.override
         return True, self._tables.tell(run, row, now)
 
     def _try_again(self, row: StepRow, outcome: StepOutcome, now: datetime) -> None:

@@ -154,11 +154,12 @@ def _settle_row(
     author: str,
     result: str | None = None,
     error: Failure | None = None,
+    **more: Any,
 ) -> None:
     """Give a dispatched row its final outcome."""
     over = {"settled_at": tx.now(), "settled_no": no, "lease_until": None, "due_at": None, "waiting_since": None}
     outcome = {"status": status.value, "result": result, "error": text_of(error), "author": author}
-    tx.do(update(step).where(*_is(row)).values(**outcome, **over))
+    tx.do(update(step).where(*_is(row)).values(**outcome, **over, **more))
 
 
 def settle_steps(tx: Transaction, run_id: RunId, outcomes: Sequence[StepOutcome]) -> Settlement:
@@ -186,7 +187,8 @@ def _settle(tx: Transaction, run_row: Row, row: Row | None, outcome: StepOutcome
         _try_again(tx, row, outcome)
         return True, False
     no, author = outside_no(run_row), outcome.claim_id
-    _settle_row(tx, row, outcome.status, no=no, author=author, result=outcome.result, error=outcome.error)
+    said = {"result": outcome.result, "override": outcome.override}
+    _settle_row(tx, row, outcome.status, no=no, author=author, error=outcome.error, **said)
     return True, count_down(tx, row["run_id"], row["fan_id"]) and raise_news(tx, run_row)
 
 

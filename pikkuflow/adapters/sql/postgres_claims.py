@@ -137,7 +137,7 @@ _SETTLE: Final = f"""{_LOCKED}
 -- The outcome, if the attempt is still this claim's.
 , settled AS (
   UPDATE pikkuflow_step s SET
-    status = %(status)s, result = %(result)s, error = %(error)s, author = %(claim_id)s, settled_at = {_NOW},
+    status = %(status)s, result = %(result)s, error = %(error)s, override = %(override)s, author = %(claim_id)s, settled_at = {_NOW},
     settled_no = (r.news + 1) * 4294967296, lease_until = NULL, due_at = NULL, waiting_since = NULL
   FROM r {_MINE}
   RETURNING s.run_id, s.fan_id

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pikkuflow.domain.graph import Graph, Node
 from pikkuflow.domain.graph_input import ABSENT, Ref, plain_input, ref, resolved, template
-from pikkuflow.domain.graph_read import check_trigger, graph_of
+from pikkuflow.domain.graph_read import check_start, graph_of
 from pikkuflow.errors import WorkflowDefinitionError
 from tests.unit.domain.walking import graph
 
@@ -19,7 +20,7 @@ def _graph(entry: Any = "a", **nodes: Any) -> Graph:
     return graph_of("g", nodes=nodes, entry=entry)
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[Callable[[], Graph], str]] = {
     "an entry": (lambda: _graph("b", a=T), "Graph 'g' has an entry that is no node: 'b' is not there"),
     "no entry": (lambda: _graph([], a=T), "Graph 'g' has no entry"),
     "no nodes": (_graph, "Graph 'g' has no nodes"),
@@ -95,9 +96,9 @@ def test_items_that_the_trigger_has_not_are_refused_at_the_start() -> None:
     """Bad input (issue E): an entry over something in the trigger that is no list, before a run is made."""
     made = _graph(a=T | {"for_each": ref("trigger", "lines")})
 
-    check_trigger(made, {"lines": [1]})
+    check_start(made, {"lines": [1]})
     with pytest.raises(WorkflowDefinitionError, match="'trigger' at 'lines', which is str and no list"):
-        check_trigger(made, {"lines": "abc"})
+        check_start(made, {"lines": "abc"})
 
 
 def test_notes_do_not_change_the_version() -> None:

@@ -1,0 +1,1 @@
+"""Graph workflows on the real engine, in memory."""

@@ -1,0 +1,129 @@
+"""Nodes that wait for people and for the world (spec 2.6, 2.7, 3.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pikkuflow import Decider, current_step, ref
+from tests.unit.graphs.stage import Stage, staged
+
+
+def test_a_suspend_node_waits_for_an_explicit_resume(stage: Stage) -> None:
+    """Spec 2.6, 3.3: a suspended run makes no progress until it is resumed."""
+    stage.play(a="b", b={"suspend": "waiting for stock", "next": "c"}, c=None)
+    assert (stage.status, stage.code) == ("suspended", "WORKFLOW_SUSPENDED")
+    stage.go_on()
+    assert stage.diary == ["a"]
+
+    stage.run.resume("waiting for stock")
+    stage.go_on()
+
+    assert stage.status == "completed"
+    assert stage.begun()[-1] == ("c", "__workflow_suspend:waiting for stock")
+
+
+def test_an_approval_node_gives_its_decision_and_chooses_a_branch(stage: Stage) -> None:
+    """Spec 2.7: decided or expired are its branches; the data are its output."""
+    stage.play(
+        a={"approval": "release", "approvers": "any", "next": {"decided": "b", "expired": "c"}},
+        b={"input": [ref("a", "data.ok"), ref("a", "decidedBy.user")]},
+        c=None,
+    )
+    assert (stage.status, stage.code) == ("suspended", "WAITING_FOR_APPROVAL")
+
+    stage.run.approve("release", {"ok": True}, by=Decider("u2"))
+    stage.go_on()
+
+    assert stage.value("b") == [True, "u2"]
+    assert "c" not in stage.diary
+
+
+def test_an_approval_that_expires_takes_its_other_branch(stage: Stage) -> None:
+    """Spec 2.7: nobody decided in time."""
+    if stage.place == "inline":
+        pytest.skip("an inline run stands still while it is suspended")
+    stage.play(a={"approval": "release", "expiry": "3d", "next": {"decided": "b", "expired": "c"}}, b=None, c=None)
+    stage.world.advance("4d")
+
+    assert stage.diary == ["c"]
+    assert stage.status == "completed"
+
+
+def test_a_signal_node_gives_its_payload(stage: Stage) -> None:
+    """Design 1: a signal is kept until somebody waits."""
+    stage.play(a={"wait_for": "courier", "next": "b"}, b={"input": [ref("a", "name")]})
+    assert (stage.status, stage.code) == ("suspended", "WAITING_FOR_SIGNAL")
+
+    stage.run.signal("courier", {"name": "Bob"})
+    stage.go_on()
+
+    assert stage.value("b") == ["Bob"]
+
+
+def test_a_signal_that_does_not_come_may_be_recovered(stage: Stage) -> None:
+    """Spec 3.6: a wait that is over is a failed node."""
+    if stage.place == "inline":
+        pytest.skip("an inline run stands still while it is suspended")
+    stage.play(a={"wait_for": "courier", "timeout": "1d", "recover": "b"}, b=None)
+    stage.world.advance("2d")
+
+    assert stage.diary == ["b"]
+    assert stage.status == "completed"
+
+
+def test_gates_beside_each_other_are_all_reached(stage: Stage) -> None:
+    """Each may be opened first; what follows one goes on while the other is closed."""
+    stage.play(["a", "b"], a={"suspend": "one", "next": "c"}, b={"approval": "two", "next": "d"}, c=None, d=None)
+    assert stage.status == "suspended"
+    assert [step.status.value for step in stage.steps()] == ["suspended", "suspended"]
+
+    stage.run.approve("two", None)
+    stage.go_on()
+    assert stage.diary == ["d"]
+    assert (stage.status, stage.code) == ("suspended", "WORKFLOW_SUSPENDED")
+    stage.run.resume("one")
+    stage.go_on()
+
+    assert stage.diary == ["d", "c"]
+    assert stage.status == "completed"
+
+
+def test_a_closed_gate_does_not_stop_the_other_branch() -> None:
+    """Design 3.10: a run with a step in flight is running, so that its worker may take it."""
+    with staged("away") as stage:
+        flow = stage.graph(["a", "b"], a={"suspend": "one"}, b={"sleep": "1h", "next": "c"}, c=None)
+        stage.run = flow.using(run_id="r1").start(None)
+        stage.world.work()
+        assert stage.status == "running"
+
+        stage.world.advance("2h")
+
+        assert stage.diary == ["c"]
+        assert stage.status == "suspended"
+
+
+def test_an_approval_in_a_cycle_is_asked_for_again(stage: Stage) -> None:
+    """A decision is addressed by its reason, so each round has its own."""
+    rounds = []
+
+    def judge(*_: Any) -> None:
+        rounds.append(1)
+        current_step().branch("again" if len(rounds) == 1 else "out")
+
+    stage.says = {"b": judge}
+    stage.play(a={"approval": "release", "next": "b"}, b={"next": {"again": "a", "out": []}})
+    stage.run.approve("release", "no")
+    stage.go_on()
+    assert stage.status == "suspended"
+    stage.run.approve("release 2", "yes")
+    stage.go_on()
+
+    assert stage.status == "completed"
+    assert [name for name, _ in stage.begun()] == [
+        "__workflow_approval:release",
+        "b",
+        "__workflow_approval:release 2",
+        "b#1",
+    ]

@@ -1,0 +1,331 @@
+"""Graph workflows run: their nodes, what they take, branches, joins and cycles, in every place alike (spec 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pikkuflow import ref, template
+from pikkuflow.engine.current_step import current_step
+from pikkuflow.errors import PikkuFlowError, RunFailed
+from tests.unit.graphs.stage import PLACES, Stage, staged
+
+
+def _branch(*keys: str) -> Any:
+    """A task that chooses these branches, one a visit."""
+    left = iter(keys)
+
+    def choose(*args: Any, **kwargs: Any) -> str:
+        key = next(left)
+        current_step().branch(key)
+        return key
+
+    return choose
+
+
+def test_nodes_follow_each_other_and_take_what_others_gave(stage: Stage) -> None:
+    """T13.9, spec 3.1: an entry gets the trigger, references and templates are resolved, and the run completes without an output."""
+    run = stage.play(
+        trigger={"name": "Ada", "tags": ["x", "y"]},
+        a="b",
+        b={
+            "input": {"to": template("Dear $0", [ref("trigger", "name")]), "tag": ref("trigger", "tags.1")},
+            "next": "c",
+        },
+        c={"input": [ref("a"), ref("b", "0")]},
+    )
+
+    assert run.result(timeout=0) is None
+    assert stage.status == "completed"
+    assert stage.value("a") == ["Ada", ["x", "y"]]
+    assert stage.value("b") == ["Dear Ada", "y"]
+    assert stage.value("c") == [["Ada", ["x", "y"]], "Dear Ada"]
+    assert stage.begun() == [("a", None), ("b", "a"), ("c", "b")]
+
+
+def test_a_graph_is_started_with_keywords_or_one_value(stage: Stage) -> None:
+    """Spec 3.1: an entry without an input gets the whole trigger: keywords as keywords, anything else as one argument."""
+    stage.play(trigger=[1, 2], a=None)
+
+    assert stage.value("a") == [[1, 2]]
+
+
+def test_a_node_chooses_the_branch_that_follows(stage: Stage) -> None:
+    """Spec 3.1, 3.5: ``current_step().branch(key)``; the choice is recorded with the outcome."""
+    stage.says = {"a": _branch("yes")}
+    stage.play(a={"next": {"yes": ["b", "c"], "no": "d"}}, b=None, c=None, d=None)
+
+    assert [name for name, _ in stage.begun()] == ["a", "b", "c"]
+    assert stage.status == "completed"
+
+
+def test_a_choice_survives_the_process_that_made_it(stage: Stage) -> None:
+    """A pass that only knows what is recorded follows the same branch: here one after a sleep."""
+    stage.says = {"a": _branch("yes")}
+    stage.play(a={"next": {"yes": "b", "no": "d"}}, b={"sleep": "1h", "next": "c"}, c={"input": [ref("a")]}, d=None)
+
+    assert [name for name, _ in stage.begun()] == ["a", "b", "c"]
+    assert stage.value("c") == ["yes"]
+
+
+def test_only_the_attempt_that_succeeds_chooses(stage: Stage) -> None:
+    """What a failed attempt chose counts for nothing."""
+    attempts = []
+
+    def unsure(*_: Any) -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            current_step().branch("no")
+            raise ValueError("not yet")
+
+    stage.says = {"a": unsure}
+    stage.play(a={"next": {"yes": "b", "no": "c"}, "retries": 1, "retry_delay": 0}, b=None, c=None)
+
+    assert [name for name, _ in stage.begun()] == ["a"]
+    assert stage.status == "completed"
+
+
+def test_a_branch_that_is_not_there_fails_the_run(stage: Stage) -> None:
+    """Bad input: with the node, the key and what it may be."""
+    stage.says = {"a": _branch("yse")}
+    run = stage.play(a={"next": {"yes": "b", "no": "b"}}, b=None)
+
+    with pytest.raises(RunFailed, match=r"Node 'a' chose a branch: 'yse' is not there; did you mean 'yes'\?"):
+        run.result(timeout=0)
+    assert stage.code == "GRAPH_NODE_FAILED"
+
+
+def test_a_step_of_a_workflow_function_has_no_branches() -> None:
+    """A choice that nothing could follow is an error at the call."""
+    with staged("here") as stage:
+
+        @stage.pikku.workflow(name="plain", dispatch="inline")
+        def plain(wf: Any) -> Any:
+            return wf.do("choose", lambda: current_step().branch("x"), retries=0)
+
+        with pytest.raises(RunFailed, match="no node of a graph"):
+            plain.run_inline().result(timeout=0)
+        with pytest.raises(PikkuFlowError):
+            current_step()
+
+
+def test_branches_run_in_parallel_and_join_once(stage: Stage) -> None:
+    """T13.1, T13.5: a join fires once, when all that it refers to is there; the run is not complete before."""
+    stage.play(a=["b", "c"], b="d", c={"next": "c2"}, c2="d", d={"input": [ref("b"), ref("c2")]})
+
+    assert sorted(stage.begun(), key=lambda one: one[0]) == [
+        ("a", None),
+        ("b", "a"),
+        ("c", "a"),
+        ("c2", "c"),
+        ("d", "b"),
+    ]
+    assert stage.diary.count("d") == 1
+    assert stage.status == "completed"
+
+
+def test_a_run_is_not_complete_while_a_node_is_at_work() -> None:
+    """T13.1: one branch has ended, the other is with a worker."""
+    with staged("away") as stage:
+        flow = stage.graph(a=["b", "c"], b=None, c={"sleep": "1h"})
+        flow.using(run_id="r1").start(None)
+        stage.world.work()
+        stage.run = stage.pikku.runs.get("r1")
+
+        assert stage.diary == ["a", "b"]
+        assert stage.status == "running"
+        stage.world.advance("2h")
+        assert stage.status == "completed"
+
+
+def test_parallel_branches_are_dispatched_and_a_line_is_not() -> None:
+    """Design 2: branches go out as submitted steps do; a single one goes on in place."""
+    with staged("here") as stage:
+        stage.play(a=["b", "c"], b=None, c=None)
+
+        assert {step.name: step.place.partition(":")[0] for step in stage.steps()} == {
+            "a": "pass",
+            "b": "worker",
+            "c": "worker",
+        }
+
+
+def test_a_cycle_begins_its_nodes_again(stage: Stage) -> None:
+    """T13.6: walking a, b, a, c leaves a, b, a#1, c with their predecessors; references are the newest."""
+    stage.says = {"a": _branch("on", "on", "out")}
+    stage.play(
+        a={"next": {"on": "b", "out": "c"}}, b={"input": [ref("a")], "next": "a"}, c={"input": [ref("b"), ref("a")]}
+    )
+
+    assert stage.begun() == [("a", None), ("b", "a"), ("a#1", "b"), ("b#1", "a#1"), ("a#2", "b#1"), ("c", "a#2")]
+    assert stage.value("c") == [["on"], "out"]
+
+
+def test_a_cycle_without_a_way_out_is_bounded() -> None:
+    """Bad input (issue E): max_visits, with a clear failure."""
+    with staged("here") as stage:
+        stage.says = {"a": lambda *_: current_step().branch("again")}
+        nodes: dict[str, Any] = {
+            "a": {"task": "do", "next": {"again": "a", "out": "b"}, "compensate": False},
+            "b": {"task": "do"},
+        }
+        flow = stage.pikku.graph("flow", nodes=nodes, entry="a", max_visits=50)
+        run = stage.start(flow)
+
+        with pytest.raises(RunFailed, match="Node 'a' was begun 50 times, which is the most that max_visits allows"):
+            run.result(timeout=0)
+        assert len(stage.steps()) == 50
+
+
+def test_a_node_may_be_a_workflow(stage: Stage) -> None:
+    """Spec 3.5: a child run, awaited; a graph may nest in a graph, a function in a graph."""
+
+    @stage.pikku.workflow(name="double")
+    def double(wf: Any, number: int) -> int:
+        wf.sleep("1h")
+        return number * 2
+
+    stage.graph("x", name="inner", x={"input": [ref("trigger", "n")]})
+    stage.play(
+        trigger={"n": 21},
+        a={"task": "double", "input": [ref("trigger", "n")], "next": "b"},
+        b={"task": "inner", "input": {"n": ref("a")}},
+    )
+
+    assert stage.value("a") == 42
+    assert stage.status == "completed"
+    child = stage.step("b").child_run_id
+    assert child is not None
+    assert stage.world.runtime.codec.decode(stage.world.store.list_steps(child)[0].result or "") == [42]
+
+
+def test_sleeps_and_milestones_are_nodes(stage: Stage) -> None:
+    """Spec 3.5: a sleep's length may be known only at run time."""
+    stage.says = {"a": {"wait": "2h"}}
+    begun = stage.world.clock.now()
+    stage.play(a="b", b={"sleep": ref("a", "wait"), "next": "m"}, m={"milestone": "rested", "next": "c"}, c=None)
+
+    assert (stage.world.clock.now() - begun).total_seconds() >= 7200
+    assert stage.begun() == [("a", None), ("b", "a"), ("__milestone:rested", "b"), ("c", "__milestone:rested")]
+    assert stage.status == "completed"
+
+
+def test_a_sleep_that_is_no_duration_fails_the_run(stage: Stage) -> None:
+    """Bad input: what the reference gave is named."""
+    stage.says = {"a": {"wait": "soon"}}
+    run = stage.play(a="b", b={"sleep": ref("a", "wait")})
+
+    with pytest.raises(RunFailed, match="soon"):
+        run.result(timeout=0)
+
+
+def test_arguments_that_do_not_fit_fail_the_run_with_the_nodes_name(stage: Stage) -> None:
+    """A task's own check says nothing of the node."""
+
+    @stage.pikku.app.task(name="exact", shared=False)
+    def exact(*, number: int) -> int:
+        return number
+
+    run = stage.play(a={"task": "exact", "input": {"number": ref("trigger", "missing")}})
+
+    with pytest.raises(RunFailed, match=r"Node 'a' cannot be called: .*number"):
+        run.result(timeout=0)
+
+
+@pytest.mark.parametrize("place", ["here", "away"])
+def test_a_task_that_is_not_there_suspends_the_run(place: str) -> None:
+    """T13.8, D5: nothing is spent; once it is deployed the run goes on."""
+    with staged(place) as stage:
+        flow = stage.graph(a="b", b={"task": "later"})
+        stage.run = flow.using(run_id="r1").start(None)
+        stage.world.work()
+        assert (stage.status, stage.code) == ("suspended", "TASK_NOT_FOUND")
+
+        stage.task("later")
+        stage.run.resume()
+        stage.world.work()
+
+        assert stage.status == "completed"
+        assert stage.step("b").attempt == 1
+
+
+def test_retries_and_their_delays_are_the_nodes(stage: Stage) -> None:
+    """T13.11: attempts are retries plus one, with the node's delay between them; then the run fails (T13.7)."""
+    stage.says = {"a": ValueError("boom")}
+    begun = stage.world.clock.now()
+    run = stage.play(a={"retries": 2, "retry_delay": "10s", "compensate": False})
+
+    with pytest.raises(RunFailed, match="Step 'a' of run r1 failed after 3 attempts: ValueError: boom"):
+        run.result(timeout=0)
+    assert stage.code == "GRAPH_NODE_FAILED"
+    assert stage.diary == ["a", "a", "a"]
+    assert 20 <= (stage.world.clock.now() - begun).total_seconds() < 22
+
+
+def test_a_node_may_say_where_it_is_worked() -> None:
+    """Spec 3.1: ``dispatch`` and message options of a node."""
+    with staged("here") as stage:
+        stage.play(a={"dispatch": "queue", "options": {"priority": 3}, "next": "b"}, b=None)
+
+        assert stage.step("a").place.startswith("worker:")
+        assert '"priority": 3' in stage.step("a").options
+        assert stage.step("b").place.startswith("pass:")
+
+
+def test_the_same_rows_are_left_in_every_place() -> None:
+    """Spec 3.3: names, results and predecessors are the same in place, by messages and inline."""
+    left = []
+    for place in PLACES:
+        with staged(place) as stage:
+            stage.says = {"b": _branch("on", "out"), "items": [1, 2, 3]}
+            stage.play(
+                a="items",
+                items=["b", "c"],
+                c={"for_each": "items", "next": "d"},
+                b={"next": {"on": "b2", "out": "d"}},
+                b2="b",
+                d={"input": [ref("b"), ref("c")], "recover": "ignore", "next": "e"},
+                e={"sleep": 1},
+            )
+            assert stage.status == "completed"
+            left.append({step.name: (step.result, step.from_step, step.status) for step in stage.steps()})
+
+    assert left[0] == left[1] == left[2]
+    assert sorted(left[0]) == ["a", "b", "b#1", "b2", "c", "c[0]", "c[1]", "c[2]", "d", "e", "items"]
+
+
+def test_an_entry_that_is_declared_may_be_chosen(stage: Stage) -> None:
+    """T13.2: only ids listed as entries are accepted; without a choice all of them begin."""
+    flow = stage.graph(["a", "b"], a=None, b="c", c=None)
+    with pytest.raises(PikkuFlowError, match="'c' is no entry"):
+        flow.using(start_node="c").start(None)
+
+    stage.start(flow, start_node="b")
+
+    assert stage.begun() == [("b", None), ("c", "b")]
+
+
+def test_what_is_no_list_makes_no_run(stage: Stage) -> None:
+    """Bad input (issue E): an entry over the trigger's items, refused before a run exists."""
+    flow = stage.graph(a={"for_each": ref("trigger", "lines")})
+
+    with pytest.raises(PikkuFlowError, match="which is str and no list"):
+        stage.start(flow, {"lines": "abc"})
+    assert stage.world.store.get_run(stage.run.run_id) is None
+
+
+def test_a_run_of_another_version_is_not_guessed_at() -> None:
+    """D17: it is suspended with VERSION_CONFLICT and names both versions."""
+    with staged("here") as stage:
+        stage.play(a={"suspend": "wait", "next": "b"}, b=None)
+        other = stage.pikku.graph("other", nodes={"a": {"task": "do"}}, entry="a")
+        assert other is not None
+        definition = stage.pikku.registry.get("other")
+        object.__setattr__(definition, "name", "flow")
+        stage.pikku.registry._definitions["flow"] = definition
+
+        stage.run.resume()
+        stage.world.work()
+
+        assert (stage.status, stage.code) == ("suspended", "VERSION_CONFLICT")
