@@ -34,6 +34,23 @@ def test_a_success_is_stored_and_the_run_woken(scene: Scene) -> None:
     assert scene.run().news == scene.run().seen + 1
 
 
+def test_what_an_attempt_said_is_stored_with_its_success(scene: Scene) -> None:
+    """Spec 3.1: the branch that a graph's node chose, with the outcome itself; what a retry had changed is over."""
+    scene.dispatch("a")
+    scene.claimed()
+    scene.try_again(delay_seconds=0.0, override='{"queue":"slow"}')
+    scene.advance(1)
+    scene.claimed(attempt=2, claim="c2")
+
+    assert scene.succeed(attempt=2, claim="c2", override='{"branch":"yes"}').accepted == (True,)
+    assert scene.step().override == '{"branch":"yes"}'
+
+    scene.dispatch("a", run_id="r2")
+    scene.claimed(run_id="r2")
+    scene.succeed(run_id="r2")
+    assert scene.step(run_id="r2").override is None
+
+
 def test_a_failure_is_stored_and_the_run_woken(scene: Scene) -> None:
     """D2: ``failed`` means exhausted, whatever attempts were left."""
     scene.dispatch("a")

@@ -45,6 +45,17 @@ def test_outcomes_of_one_run_are_written_together(scene: Scene) -> None:
         assert 4 <= (step.settled_at - step.running_at).total_seconds() <= 6
 
 
+def test_what_an_attempt_said_is_stored_with_its_success(scene: Scene) -> None:
+    """Spec 3.1: the branch that a graph's node chose, with the outcome itself, alone and together with others."""
+    ref = scene.begin()
+    scene.write(ref, StepStatus.RUNNING)
+    said = '{"branch":"yes"}'
+    scene.write(ref, StepStatus.SUCCEEDED, result="1", override=said)
+    scene.store.record_all([_outcome(ref, "b", override=said), _outcome(ref, "c")])
+
+    assert [step.override for step in scene.store.list_steps(ref.run_id)] == [said, said, None]
+
+
 def test_nothing_to_write_is_answered_by_nothing(scene: Scene) -> None:
     """An empty batch is no act."""
     assert scene.store.record_all([]) == ()
