@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 from pikkuflow.domain.gate import Decider
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.run import Run as StoredRun
-from pikkuflow.domain.status import GATE_CODES, SETTLED_RUN, RunStatus
+from pikkuflow.domain.status import GATE_CODES, SETTLED_RUN, RunStatus, StepStatus
 from pikkuflow.domain.summary import RunHead, RunSummary, head_of, planned_step, summary_of
 from pikkuflow.engine.approve import approve
 from pikkuflow.engine.call_off import call_off
@@ -71,6 +71,16 @@ class Run(Generic[R]):
         rt = self._runtime()
         run = self._load(rt)
         return summary_of(run, rt.store.list_steps(self.run_id), rt.codec.decode)
+
+    def results(self) -> dict[str, Any]:
+        """What each step that has succeeded gave, by its name, in the order of the steps: the nodes of a graph, which has no output.
+
+        Raises ``RunNotFound``.
+        """
+        rt = self._runtime()
+        self._load(rt)
+        done = [step for step in rt.store.list_steps(self.run_id) if step.status is StepStatus.SUCCEEDED]
+        return {step.name: None if step.result is None else rt.codec.decode(step.result) for step in done}
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the run's end and return what its workflow returned (spec 10.3).

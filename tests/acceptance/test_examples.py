@@ -35,6 +35,20 @@ PRINTS: dict[str, list[Any]] = {
         "released shelf-3 of order 3",
         "compensated",
     ],
+    "08-graph": [
+        None,
+        "check 2",
+        "thank Dear Ada, thank you for your order",
+        "pack[0] [tea]",
+        "pack[1] [cup]",
+        "pack ['[tea]', '[cup]']",
+        "weigh 20",
+        "lighten 10",
+        "weigh#1 10",
+        "lighten#1 5",
+        "weigh#2 5",
+        "ship parcel of 5 kg",
+    ],
 }
 STARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "01-minimal": ("minimal.order", (42,)),
@@ -44,6 +58,7 @@ STARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "05-inline-and-state": ("inline.hello", ("Ada",)),
     "06-onboarding": ("onboarding.join", ("Ada", "0s")),
     "07-order-saga": ("saga.order", (1, "good")),
+    "08-graph": ("graph.order", ({"name": "Ada", "lines": [{"sku": "tea"}, {"sku": "cup"}]},)),
 }
 
 
