@@ -161,3 +161,7 @@ def _yaml(text: str) -> Any:
         return yaml.load(text, Loader=Loader)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
+
+
+if __name__ == "__main__":
+    print(json.dumps(graph_schema(), indent=2, ensure_ascii=False))  # noqa: T201 - what it is run for

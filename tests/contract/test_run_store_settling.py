@@ -41,7 +41,6 @@ def test_what_an_attempt_said_is_stored_with_its_success(scene: Scene) -> None:
     scene.try_again(delay_seconds=0.0, override='{"queue":"slow"}')
     scene.advance(1)
     scene.claimed(attempt=2, claim="c2")
-
     assert scene.succeed(attempt=2, claim="c2", override='{"branch":"yes"}').accepted == (True,)
     assert scene.step().override == '{"branch":"yes"}'
 

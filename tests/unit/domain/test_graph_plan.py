@@ -34,7 +34,7 @@ def test_only_the_branch_that_a_node_chose_is_followed() -> None:
 
 def test_a_branch_that_a_node_does_not_have_fails_the_run() -> None:
     """A misspelt branch must not end a run as if all were well."""
-    strider = Strider(graph(a={"next": {"yes": "b", "no": "b"}}, b=None), {"a": gave(branch="yse")})
+    strider = Strider(graph(a={"next": {"yes": "b", "no": "b"}}, b=None), {"a": gave(branch="yees")})
 
     trouble = strider.go().trouble
 

@@ -76,7 +76,7 @@ BROKEN: dict[str, tuple[Callable[[], Graph], str]] = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_cannot_work_is_refused_with_the_nodes_name(what: str) -> None:
-    """T13.3, T13.4, T13.13, spec 3.2: one clear error for each, when the graph is defined, so that no run is made."""
+    """T13.3, T13.4, T13.13, T13.16, spec 3.2: one clear error for each, when the graph is defined, so that no run is made."""
     make, message = BROKEN[what]
 
     with pytest.raises(WorkflowDefinitionError) as refused:

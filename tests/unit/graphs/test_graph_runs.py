@@ -25,7 +25,7 @@ def _branch(*keys: str) -> Any:
 
 
 def test_nodes_follow_each_other_and_take_what_others_gave(stage: Stage) -> None:
-    """T13.9, spec 3.1: an entry gets the trigger, references and templates are resolved, and the run completes without an output."""
+    """T13.9, spec 3.1: inline only when asked to be; an entry gets the trigger, references and templates are resolved, and the run completes without an output."""
     run = stage.play(
         trigger={"name": "Ada", "tags": ["x", "y"]},
         a="b",
@@ -38,6 +38,9 @@ def test_nodes_follow_each_other_and_take_what_others_gave(stage: Stage) -> None
 
     assert run.result(timeout=0) is None
     assert stage.status == "completed"
+    stored = stage.world.store.get_run(run.run_id)
+    assert stored is not None
+    assert stored.inline is (stage.place == "inline")
     assert stage.value("a") == ["Ada", ["x", "y"]]
     assert stage.value("b") == ["Dear Ada", "y"]
     assert stage.value("c") == [["Ada", ["x", "y"]], "Dear Ada"]
@@ -88,10 +91,10 @@ def test_only_the_attempt_that_succeeds_chooses(stage: Stage) -> None:
 
 def test_a_branch_that_is_not_there_fails_the_run(stage: Stage) -> None:
     """Bad input: with the node, the key and what it may be."""
-    stage.says = {"a": _branch("yse")}
+    stage.says = {"a": _branch("yees")}
     run = stage.play(a={"next": {"yes": "b", "no": "b"}}, b=None)
 
-    with pytest.raises(RunFailed, match=r"Node 'a' chose a branch: 'yse' is not there; did you mean 'yes'\?"):
+    with pytest.raises(RunFailed, match=r"Node 'a' chose a branch: 'yees' is not there; did you mean 'yes'\?"):
         run.result(timeout=0)
     assert stage.code == "GRAPH_NODE_FAILED"
 
