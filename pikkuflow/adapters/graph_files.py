@@ -66,6 +66,7 @@ class NodeFields(_Said):
     expiry: Duration | None = Field(None, description="Of an approval.")
     approvers: Literal["any", "owner", "not-initiator"] | None = None
     approver_scope: Text | None = None
+    form: Text | None = Field(None, alias="schema", description="What an approval's data must be: module:name.")
     options: dict[Text, Any] | None = Field(None, description="Message options of the task, such as queue or priority.")
     notes: str | None = None
 

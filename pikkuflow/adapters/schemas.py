@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, reduce
+from importlib import import_module
 from typing import Any
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
@@ -16,9 +17,14 @@ __all__ = ["schema_of"]
 
 
 def schema_of(schema: Any) -> Schema:
-    """Read ``schema=``; None takes any data. Raises ``WorkflowDefinitionError`` for what can validate nothing."""
+    """Read ``schema=``; None takes any data, a text names it: ``module:name``.
+
+    Raises ``WorkflowDefinitionError`` for what can validate nothing, or is not there.
+    """
     if schema is None:
         return _Anything()
+    if isinstance(schema, str):
+        schema = _named(schema)
     if isinstance(schema, TypeAdapter):
         return _Typed(schema)
     if _is_type(schema):
@@ -29,6 +35,16 @@ def schema_of(schema: Any) -> Schema:
         f"schema={schema!r} validates nothing.",
         hint="Give a pydantic model, a dataclass, or a function that takes the data and returns what is valid.",
     )
+
+
+def _named(text: str) -> Any:
+    module, _, name = text.partition(":")
+    try:
+        return reduce(getattr, name.split("."), import_module(module))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise WorkflowDefinitionError(
+            f"schema={text!r} is not there: {error}.", hint="Write module:name, as in shop.forms:Release."
+        ) from error
 
 
 def _is_type(schema: Any) -> bool:

@@ -49,7 +49,7 @@ class Node:
     other nodes gave. ``next`` names the nodes that follow: one, several, or by the branch that the node chooses. ``for_each`` is a
     reference to a list: the node is worked for each of its items, ``mode`` "parallel" or "sequential". ``recover`` names the nodes that
     take over when it failed for good, or is "ignore". ``timeout`` is an attempt's, or how long a signal is waited for. ``notes`` are for
-    readers. The other fields are those of ``wf.do``, ``wf.sleep`` and ``wf.approval``.
+    readers. The other fields are those of ``wf.do``, ``wf.sleep`` and ``wf.approval``; a ``schema`` is named, ``"shop.forms:Release"``.
     """
 
     task: Any = None
@@ -73,6 +73,7 @@ class Node:
     expiry: float | timedelta | str | None = None
     approvers: str | None = None
     approver_scope: str | None = None
+    schema: str | None = None
     options: Mapping[str, Any] | None = None
     notes: str | None = None
 

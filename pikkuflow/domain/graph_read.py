@@ -30,7 +30,7 @@ _OWN: Final = {
     ),
     StepKind.SLEEP: frozenset({"sleep"}),
     StepKind.SUSPEND: frozenset({"suspend"}),
-    StepKind.APPROVAL: frozenset({"approval", "expiry", "approvers", "approver_scope"}),
+    StepKind.APPROVAL: frozenset({"approval", "expiry", "approvers", "approver_scope", "schema"}),
     StepKind.SIGNAL: frozenset({"wait_for", "timeout"}),
     StepKind.MILESTONE: frozenset({"milestone"}),
 }
@@ -167,6 +167,12 @@ def _flag(value: object) -> None:
         raise TypeError(f"{value!r} is neither true nor false")
 
 
+def _dotted(value: str) -> None:
+    module, _, name = value.partition(":")
+    if not module or not name:
+        raise ValueError(f"schema={value!r} names nothing: write module:name")
+
+
 _VALUES: Final[Mapping[str, Callable[[Any], object]]] = {
     "retries": lambda value: retries_of(value, what="retries"),
     "retry_delay": retry_delay_text,
@@ -175,6 +181,7 @@ _VALUES: Final[Mapping[str, Callable[[Any], object]]] = {
     "heartbeat_timeout": lambda value: seconds_of(value, what="heartbeat_timeout"),
     "expiry": lambda value: seconds_of(value, what="expiry"),
     "approvers": approvers_of,
+    "schema": _dotted,
     "compensate": _flag,
     "record_start": _flag,
 }

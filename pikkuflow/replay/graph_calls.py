@@ -95,7 +95,7 @@ class GraphCalls:
     def _terms(self, node: GraphNode) -> Terms:
         approvers = approvers_of(node.fields.get("approvers", "any"))
         policy = Policy(approvers=approvers, scope=node.fields.get("approver_scope"))
-        return Terms(policy=policy, schema=self._translate.schema(None))
+        return Terms(policy=policy, schema=self._translate.schema(node.fields.get("schema")))
 
     def _seconds(self, begin: Begin) -> float:
         duration = self._walk.taken(begin, begin.node.fields["sleep"])

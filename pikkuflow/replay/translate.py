@@ -24,7 +24,10 @@ class Translate(Protocol):
         ...
 
     def schema(self, schema: Any) -> Schema:
-        """What an approval's ``schema=`` stands for. Raises ``WorkflowDefinitionError`` for what validates nothing."""
+        """What an approval's ``schema=`` stands for; a text names it, ``module:name``.
+
+        Raises ``WorkflowDefinitionError`` for what validates nothing, or is not there.
+        """
         ...
 
     def member(self, task: Any, item: Any) -> Any:

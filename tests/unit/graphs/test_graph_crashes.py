@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.graph_input import ref
 from pikkuflow.domain.graph_read import graph_of
 from pikkuflow.domain.status import RunStatus, StepStatus
-from pikkuflow.replay.options import StepOptions
-from tests.unit.engine.bench import Bench, Child, Life, Task
-from tests.unit.engine.parts import Translate
+from tests.unit.engine.bench import Bench, Life
 from tests.unit.engine.test_crashes import live_through, recover_all
+from tests.unit.graphs.signatures import Signatures
 
 GRAPH = graph_of(
     "flow",
@@ -37,16 +34,6 @@ GRAPH = graph_of(
     },
 )
 CHOICES = {"b": "again", "b#1": "out"}
-
-
-class _Translate(Translate):
-    """Also reads what a graph hands over: a signature as plain data."""
-
-    def __call__(self, what: Any, name: str | None, options: StepOptions) -> StepCall:
-        if isinstance(what, Mapping):
-            args = tuple(what["args"])
-            what = Child("child", args) if what["task"] == "child" else Task(what["task"], args, what["kwargs"])
-        return super().__call__(what, name, options)
 
 
 def a_bench() -> tuple[Bench, list[tuple[str, int]]]:
@@ -79,7 +66,7 @@ def a_bench() -> tuple[Bench, list[tuple[str, int]]]:
 
     bench.workflow(child)
     bench.registry.add(WorkflowDefinition(name="flow", body=lambda _wf: None, version="v1", graph=GRAPH))
-    bench.rt = replace(bench.rt, translate=_Translate())
+    bench.rt = replace(bench.rt, translate=Signatures())
     return bench, ledger
 
 

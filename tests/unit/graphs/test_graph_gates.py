@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -38,6 +39,29 @@ def test_an_approval_node_gives_its_decision_and_chooses_a_branch(stage: Stage) 
 
     assert stage.value("b") == [True, "u2"]
     assert "c" not in stage.diary
+
+
+@dataclass
+class Release:
+    """What a decision must be."""
+
+    ok: bool
+
+
+def test_an_approvals_data_may_have_a_schema_by_name(stage: Stage) -> None:
+    """Spec 2.7: invalid data are refused with their place, and the gate stays closed."""
+    stage.play(a={"approval": "release", "schema": f"{__name__}:Release", "next": "b"}, b={"input": ref("a", "data")})
+    stage.run.approve("release", {"ok": "perhaps"})
+    stage.go_on()
+    assert stage.status == "suspended"
+    error = stage.step("__workflow_approval:release").error
+    assert error is not None
+    assert "ok" in error.message
+
+    stage.run.approve("release", {"ok": True})
+    stage.go_on()
+
+    assert stage.value("b") == [{"ok": True}]
 
 
 def test_an_approval_that_expires_takes_its_other_branch(stage: Stage) -> None:
