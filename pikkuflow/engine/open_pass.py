@@ -132,6 +132,10 @@ class OpenPass:
         self._no += 1
         return self._no
 
+    def rest_on(self, row: Step) -> None:
+        """What begins from here on comes after that outcome, which the pass has seen without loading its news (a child worked here)."""
+        self._no = max(self.next_no(), row.settled_no or 0)
+
     def reach_gate(self, step: NewStep) -> GateReached:
         """Reach a gate. Parks when the pass is fenced or the run stopped."""
         self.flush()

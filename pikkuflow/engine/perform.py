@@ -276,7 +276,10 @@ class Performer:
 
     def _work_child(self, item: _Planned, child: RunId) -> Recorded | Waiting:
         settled = work_child(self._p, item.call.name, child)
-        return self._waiting(None) if settled is None else self._known(settled)
+        if settled is None:
+            return self._waiting(None)
+        self._p.rest_on(settled)
+        return self._known(settled)
 
     def _waiting(self, due_seconds: float | None) -> Waiting:
         self._p.note_due(due_seconds)

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus
+from pikkuflow.engine.run_inline import run_inline
 from tests.unit.engine.bench import Child, Task
 from tests.unit.engine.shop import Shop, step
 
@@ -30,6 +32,28 @@ def test_a_completed_child_is_undone_as_one_unit() -> None:
     assert shop.diary == ["c", "a", "b", "c", "unc[2]", "unb[]", "una[]", "unc[1]"]
     assert shop.status is RunStatus.COMPENSATED
     assert shop.child.status is RunStatus.COMPENSATED
+
+
+def test_an_inline_run_undoes_what_followed_a_child_before_the_child() -> None:
+    """T11.28, T12.2: the child is worked in the pass of its parent, and what the parent does next rests on it all the same."""
+    shop = Shop()
+
+    def child(wf: Any) -> None:
+        wf.do(step("a"))
+
+    def parent(wf: Any) -> None:
+        wf.do(Child("child"))
+        wf.do("after", step("b"))
+        wf.do("last", step("c"))
+        raise ValueError("no")
+
+    shop.bench.workflow(child, name="child")
+    shop.bench.workflow(parent, name="flow")
+    shop.bench.start("flow", inline=True)
+    run_inline(shop.bench.rt, RunId("r1"))
+
+    assert shop.diary == ["a", "b", "c", "unc[]", "unb[]", "una[]"]
+    assert shop.status is RunStatus.COMPENSATED
 
 
 def test_a_child_that_was_opted_out_is_kept() -> None:
