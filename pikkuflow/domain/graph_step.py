@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pikkuflow.domain.ids import StepName
 
-__all__ = ["BRANCH", "RECOVERS", "START_NODE", "NodeStep", "RecoveringFrom", "trigger_of"]
+__all__ = ["BRANCH", "RECOVERS", "START_NODE", "STATE", "NodeStep", "RecoveringFrom", "trigger_of"]
 
 BRANCH: Final = "branch"
 """Key of a succeeded row's ``override``: the branch that the node chose."""
+
+STATE: Final = "state"
+"""Key of a succeeded row's ``override``: what the node kept for later ones, by key."""
 
 RECOVERS: Final = "recovers"
 """Key of a row's ``options``: the step whose failure this one recovers. On the row, so that an unwind and a worker ask no code."""
@@ -32,11 +35,18 @@ class RecoveringFrom:
 
 @dataclass(slots=True, kw_only=True)
 class NodeStep:
-    """One attempt at a node. ``branch`` is what it has chosen so far."""
+    """One attempt at a node. ``branch`` is what it has chosen so far, ``state`` what it has kept; ``ask_state`` is what others kept."""
 
     node: str
     ask_recovering: Callable[[], RecoveringFrom | None]
+    ask_state: Callable[[], Mapping[str, Any]]
     branch: str | None = None
+    state: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """What is stored with its success; empty when there is nothing."""
+        return ({} if self.branch is None else {BRANCH: self.branch}) | ({STATE: self.state} if self.state else {})
 
 
 def trigger_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -138,7 +138,7 @@ class Step:
     sent_at: datetime | None
     override: str | None
     """What a task's own ``retry(args=, kwargs=, queue=…)`` changed, for the current attempt only: JSON of ``args``,
-    ``kwargs``, ``options``. Of a succeeded node of a graph: JSON of the ``branch`` that it chose."""
+    ``kwargs``, ``options``. Of a succeeded node of a graph: JSON of the ``branch`` that it chose and the ``state`` it kept."""
     child_run_id: RunId | None
     fan_id: FanId | None
     from_step: StepName | None

@@ -55,14 +55,30 @@ class CurrentStep:
             PikkuFlowError: the step is no node of a graph.
             TypeError: the key is no text.
         """
+        self._of_graph().branch = _text("the key of a branch", key)
+
+    def set_state(self, key: str, value: Any) -> None:
+        """Keep a JSON value for later nodes of this graph run. It is stored with the outcome of this step, when it succeeds.
+
+        Raises as ``branch`` does. A value that cannot be stored fails the step.
+        """
+        self._of_graph().state[_text("the key of a state value", key)] = value
+
+    def get_state(self, key: str, default: Any = None) -> Any:
+        """What a node of this graph run has kept under the key, this one included; else ``default``. Of several, the last that ended.
+
+        One read of the run's steps. Raises ``PikkuFlowError`` as ``branch`` does, and ``StoreUnavailable``.
+        """
+        node = self._of_graph()
+        return node.state[key] if key in node.state else node.ask_state().get(key, default)
+
+    def _of_graph(self) -> NodeStep:
         if self._node is None:
             raise PikkuFlowError(
-                f"Step {self.step!r} is no node of a graph and has no branches.",
-                hint="In a workflow function, return a value and write an if.",
+                f"Step {self.step!r} is no node of a graph.",
+                hint="In a workflow function, return a value: the function has if, and wf.state.",
             )
-        if not isinstance(key, str):
-            raise TypeError(f"the key of a branch is text, not {type(key).__name__}")
-        self._node.branch = key
+        return self._node
 
     def is_cancelled(self) -> bool:
         """Whether this attempt works in vain: its run was stopped, or another attempt took its place. One read of the database.
@@ -104,6 +120,12 @@ class CurrentStep:
             raise StepSuperseded(
                 f"Attempt {self.attempt} of step {self.step!r} was outdated by another.", self.step, self.attempt
             )
+
+
+def _text(what: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is text, not {type(value).__name__}")
+    return value
 
 
 _STEP: ContextVar[CurrentStep | None] = ContextVar("pikkuflow_current_step", default=None)

@@ -34,7 +34,8 @@ class Tried:
 class Ending:
     """What is to be recorded: SUCCEEDED with ``result``, FAILED with ``error``, or PENDING: the next attempt in ``delay_seconds``.
 
-    ``override`` is what the attempt said of what follows: of its next attempt, or the ``branch`` that a graph's node chose.
+    ``override`` is what the attempt said of what follows: of its next attempt, or the ``branch`` and the
+    state of a graph's node.
     """
 
     status: StepStatus
@@ -65,8 +66,8 @@ def ending_of(rt: Runtime, tried: Tried, attempted: Attempted) -> Ending:
             return Ending(
                 status=StepStatus.SUCCEEDED,
                 result=rt.codec.encode(attempted.value, what=f"result of step {tried.step!r}"),
-                override=_branch_text(rt, tried, attempted.branch),
-                branch=attempted.branch,
+                override=_said_text(rt, tried, attempted.said),
+                branch=(attempted.said or {}).get(BRANCH),
             )
         except PayloadError as refused:
             return Ending(status=StepStatus.FAILED, error=failure_of(refused))
@@ -107,5 +108,5 @@ def _override_text(rt: Runtime, tried: Tried, override: Mapping[str, Any] | None
     return rt.codec.encode(dict(override), what=f"the changed arguments of step {tried.step!r}")
 
 
-def _branch_text(rt: Runtime, tried: Tried, branch: str | None) -> str | None:
-    return None if branch is None else rt.codec.encode({BRANCH: branch}, what=f"the branch of step {tried.step!r}")
+def _said_text(rt: Runtime, tried: Tried, said: Mapping[str, Any] | None) -> str | None:
+    return rt.codec.encode(dict(said), what=f"the state that step {tried.step!r} keeps") if said else None

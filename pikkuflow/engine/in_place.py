@@ -189,8 +189,8 @@ class _Attempt:
     def _commit(self, attempted: Attempted) -> bool:
         self._is_told = True
         attempted = self._in_time(attempted)
-        if self._node is not None:
-            attempted = replace(attempted, branch=self._node.branch)
+        if self._node is not None and (said := self._node.said):
+            attempted = replace(attempted, said=said)
         ending: Ending = self._p.ask(lambda: ending_of(self._p.rt, self._tried(), attempted))
         self.leaves = not ending.is_last and self._goes_elsewhere(ending)
         if self._is_quick and ending.status is StepStatus.SUCCEEDED:
@@ -304,7 +304,8 @@ class _Attempt:
     def _step_work(self) -> StepWork:
         assigned, run = self._assigned, self._p.run
         given = given_to(self._p.rt, run.id, assigned.step, assigned.override)
-        self._node = node_step(self._p.rt, run, assigned.step.name, options_of(assigned.step))
+        options = options_of(assigned.step)
+        self._node = node_step(self._p.rt, run, assigned.step.name, options, before=self._p.flush_aside)
         return StepWork(
             run_id=run.id,
             step=assigned.step.name,
@@ -315,7 +316,7 @@ class _Attempt:
             kwargs=given.kwargs,
             attempt=assigned.attempt,
             attempts_allowed=assigned.step.retries + 1,
-            options=options_of(assigned.step),
+            options=options,
             wire=run.wire,
             from_step=assigned.step.from_step,
             no_retry_on=assigned.call.no_retry_on,

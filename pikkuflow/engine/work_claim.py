@@ -147,8 +147,9 @@ class _Claimed:
             retry_delay=step.retry_delay,
         )
         if self._ending is None:
-            branch = None if self._node is None else self._node.branch
-            self._ending = ending_of(self._rt, tried, replace(attempted, branch=branch))
+            if self._node is not None and (said := self._node.said):
+                attempted = replace(attempted, said=said)
+            self._ending = ending_of(self._rt, tried, attempted)
         self._wakes = settle(self._rt, step, self._ending)
         return self._ending
 

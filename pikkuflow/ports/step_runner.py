@@ -81,8 +81,8 @@ class Attempted:
     error: BaseException | None = None
     delay_seconds: float | None = None
     override: Mapping[str, Any] | None = None
-    branch: str | None = None
-    """The branch that a graph's node chose; the engine's to fill in."""
+    said: Mapping[str, Any] | None = None
+    """What a graph's node said of what follows (``NodeStep.said``); the engine's to fill in."""
 
 
 class StepRunner(Protocol):

@@ -50,7 +50,8 @@ class GraphCalls:
             call = self._task(begin, args, kwargs)
         else:
             call = self._own(begin)
-        return replace(call, recovers=self._walk.failure_before(begin))
+        recovers = self._walk.failure_before(begin)
+        return call if recovers is None else replace(call, recovers=recovers)
 
     def again(self, begin: Begin) -> StepCall:
         """The call of a step that has its row: what it is worked with is there."""

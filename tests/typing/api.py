@@ -6,7 +6,7 @@ An ``assert_type`` that fails is a broken promise; an unused ``type: ignore`` is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_type
+from typing import Any, assert_type
 
 from celery import Celery, shared_task
 from celery.result import AsyncResult
@@ -19,12 +19,15 @@ from pikkuflow import (
     Decider,
     DetachedRun,
     Handle,
+    Node,
     PikkuFlow,
     Run,
     Undo,
     Workflow,
     WorkflowTask,
     current_step,
+    ref,
+    template,
 )
 from pikkuflow.domain.status import RunStatus
 
@@ -119,6 +122,20 @@ def count_undone(undo: Undo, sku: str) -> int:
 def peel(undo: Undo, sku: str) -> None:
     """Types of a compensation are the author's."""
 
+
+as_data = pikku.graph(
+    "shop.graph",
+    entry="label",
+    nodes={
+        "label": Node(task=label, input={"sku": ref("trigger", "sku")}, next={"good": "wait", "bad": ["wait"]}),
+        "wait": {"sleep": "1h", "notes": template("$0", [ref("label")])},
+    },
+    max_visits=10,
+    queue="slow",
+)
+assert_type(as_data, WorkflowTask[Any, None])
+assert_type(as_data.using(start_node="label").start(sku="tea"), Run[None])
+assert_type(as_data.start(sku="tea").results(), dict[str, Any])
 
 typed: WorkflowTask[[int], dict[str, int]] = named
 assert_type(bare.start(42, gift=True), Run[str])

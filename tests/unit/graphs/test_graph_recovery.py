@@ -105,6 +105,55 @@ def test_nodes_are_undone_newest_first(stage: Stage) -> None:
     assert stage.status == "compensated"
 
 
+def test_every_item_of_a_fan_out_is_undone(stage: Stage) -> None:
+    """T13.17: each by itself; the list has nothing to undo."""
+    stage.says = {"b": ValueError("dead")}
+    stage.play(trigger=[1, 2], a={"for_each": "trigger", "next": "b"}, b={**FAILS, "compensate": False})
+
+    assert sorted(line for line in stage.diary if line.startswith("un")) == ["una[0]", "una[1]"]
+    assert stage.status == "compensated"
+
+
+def test_a_nested_workflow_is_undone_as_one(stage: Stage) -> None:
+    """T13.17, spec 2.12: a child that has completed undoes itself; one that failed has done so before its parent does."""
+    stage.says = {"b": ValueError("dead")}
+    stage.graph("x", name="inner", x={"next": "y"}, y=None)
+    stage.play(a={"task": "inner", "next": "b"}, b={**FAILS})
+
+    assert [line for line in stage.diary if line.startswith("un")] == ["unb?", "uny", "unx"]
+    assert stage.status == "compensated"
+
+
+def test_a_nested_workflow_that_fails_is_a_failed_node(stage: Stage) -> None:
+    """Spec 2.4, 3.6: it may be recovered like any other; it has unwound itself."""
+    stage.says = {"y": ValueError("dead"), "fix": _recovering}
+    stage.graph("x", name="inner", x={"next": "y"}, y={**FAILS})
+    stage.play(a={"task": "inner", "recover": "fix"}, fix=None)
+
+    assert stage.value("fix")[:2] == ["a", "a"]
+    assert "dead" in stage.value("fix")[2]
+    assert [line for line in stage.diary if line.startswith("un")] == ["uny?", "unx"]
+    assert stage.status == "completed"
+
+
+def test_a_stuck_compensation_is_named(stage: Stage) -> None:
+    """T13.17: what came before it is left alone."""
+
+    @stage.pikku.app.task(name="sticky", shared=False)
+    def sticky() -> None: ...
+
+    @stage.pikku.compensates(sticky)
+    def unstick(_undo: Any) -> None:
+        raise ValueError("glued")
+
+    stage.says = {"c": ValueError("dead")}
+    stage.play(a="b", b={"task": "sticky", "retries": 0, "input": [], "next": "c"}, c={**FAILS, "compensate": False})
+
+    assert stage.status == "compensation_failed"
+    assert stage.run.status().stuck_steps == ({"stepName": "b", "error": "glued"},)
+    assert "una" not in stage.diary
+
+
 def test_an_unwind_rests_at_a_milestone(stage: Stage) -> None:
     """T13.17: what was done before it stays."""
     stage.says = {"c": ValueError("dead")}

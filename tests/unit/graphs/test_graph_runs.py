@@ -113,6 +113,42 @@ def test_a_step_of_a_workflow_function_has_no_branches() -> None:
             current_step()
 
 
+def test_nodes_keep_values_for_later_ones(stage: Stage) -> None:
+    """Spec 3.5: state is stored with the outcome of the node that set it; parallel nodes lose nothing of each other's."""
+
+    def keep(*_: Any) -> None:
+        step = current_step()
+        step.set_state(step.step, len(step.step))
+        step.set_state("last", step.step)
+        assert step.get_state("last") == step.step
+
+    def look(*_: Any) -> Any:
+        return [current_step().get_state(key, "none") for key in ("one", "three", "last", "four")]
+
+    stage.says = {"one": keep, "three": keep, "look": look}
+    stage.play(
+        ["one", "three"],
+        one="join",
+        three="join",
+        join={"input": [ref("one"), ref("three")], "next": "look"},
+        look=None,
+    )
+
+    assert stage.value("look")[:2] == [3, 5]
+    assert stage.value("look")[2] in {"one", "three"}
+    assert stage.value("look")[3] == "none"
+
+
+def test_a_value_that_cannot_be_kept_fails_its_node(stage: Stage) -> None:
+    """Design 6: a refused payload is a final failure that names the step."""
+    stage.says = {"a": lambda *_: current_step().set_state("x", object())}
+    run = stage.play(a={"compensate": False})
+
+    with pytest.raises(RunFailed, match="the state that step 'a' keeps"):
+        run.result(timeout=0)
+    assert stage.step("a").attempt == 1
+
+
 def test_branches_run_in_parallel_and_join_once(stage: Stage) -> None:
     """T13.1, T13.5: a join fires once, when all that it refers to is there; the run is not complete before."""
     stage.play(a=["b", "c"], b="d", c={"next": "c2"}, c2="d", d={"input": [ref("b"), ref("c2")]})
