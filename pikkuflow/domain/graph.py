@@ -17,7 +17,7 @@ from pikkuflow.domain.graph_input import Ref, plain_input, ref_of
 from pikkuflow.domain.status import StepKind
 from pikkuflow.errors import WorkflowDefinitionError
 
-__all__ = ["IGNORE", "KINDS", "MAX_VISITS", "Edge", "Graph", "GraphNode", "Node", "broken", "node_of"]
+__all__ = ["IGNORE", "KINDS", "MAX_VISITS", "Edge", "Graph", "GraphNode", "Node", "as_json", "broken", "node_of"]
 
 IGNORE: Final = "ignore"
 """``recover="ignore"``: a node that failed for good is done, without an output (spec 3.6)."""
@@ -179,10 +179,11 @@ def node_of(node_id: str, said: Mapping[str, Any]) -> GraphNode:
         if kind == "sleep":
             made["sleep"] = plain_input(made["sleep"])
         for_each = None if said.get("for_each") is None else ref_of(said["for_each"])
+        if for_each is not None:
+            made["for_each"] = for_each.fields()
     except ValueError as error:
         raise broken(node_id, str(error)) from None
-    if for_each is not None:
-        made["for_each"] = for_each.fields()
+    made = as_json(made, what=f"Node {node_id!r}")
     recover = _texts(said.get("recover"))
     return GraphNode(
         id=node_id,
@@ -197,6 +198,14 @@ def node_of(node_id: str, said: Mapping[str, Any]) -> GraphNode:
         is_sequential=_is_sequential(node_id, said.get("mode")),
         fields=made,
     )
+
+
+def as_json(value: Any, *, what: str) -> Any:
+    """The value as JSON has it. Raises ``WorkflowDefinitionError`` when it holds something that JSON has not."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise WorkflowDefinitionError(f"{what} holds what JSON has not: {error}.") from None
 
 
 def broken(node_id: str, why: str, hint: str = "") -> WorkflowDefinitionError:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from pikkuflow.domain.duration import seconds_of
 from pikkuflow.domain.gate import approvers_of
-from pikkuflow.domain.graph import IGNORE, MAX_VISITS, Edge, Graph, GraphNode, Node, broken, node_of
+from pikkuflow.domain.graph import IGNORE, MAX_VISITS, Edge, Graph, GraphNode, Node, as_json, broken, node_of
 from pikkuflow.domain.graph_input import ITEM, TRIGGER, UNKNOWN, Ref, refs_in
 from pikkuflow.domain.graph_names import Ambiguous, Unknown, meant, step_name
 from pikkuflow.domain.graph_shape import endless_ring
@@ -37,6 +36,9 @@ _OWN: Final = {
 """The fields that a node of each kind may have."""
 
 _RESERVED: Final = frozenset({TRIGGER, ITEM, UNKNOWN, IGNORE})
+_LONGEST_ID: Final = 200
+"""Characters: with a number and an item it is a key in every database."""
+
 _APPROVAL_KEYS: Final = ("decided", "expired")
 
 
@@ -70,7 +72,7 @@ def graph_of(
         name=name,
         nodes=found,
         entry=_entry(name, entry, read),
-        context=context,
+        context=as_json(context, what=f"The context of graph {name!r}"),
         notes=notes,
         max_visits=_visits(name, max_visits),
     )
@@ -125,8 +127,7 @@ def _with_targets(node: GraphNode, nodes: Mapping[str, GraphNode]) -> GraphNode:
 
 
 def _check_node(node: GraphNode, nodes: Mapping[str, GraphNode]) -> None:
-    if node.id in _RESERVED:
-        raise broken(node.id, "has an id that means something else", f"{', '.join(sorted(_RESERVED))} are kept.")
+    _check_id(node)
     for name in node.fields:
         if name not in _ALL | _OWN[node.kind]:
             allowed = ", ".join(sorted(_ALL | _OWN[node.kind]))
@@ -135,7 +136,6 @@ def _check_node(node: GraphNode, nodes: Mapping[str, GraphNode]) -> None:
         check_step_name(node.id)
         step_name(node, 0)
         _check_values(node.fields, node.kind)
-        json.dumps(dict(node.fields))
     except (PikkuFlowError, TypeError, ValueError) as error:
         raise broken(node.id, f"cannot work: {str(error).rstrip('.')}") from None
     _check_branches(node)
@@ -145,6 +145,13 @@ def _check_node(node: GraphNode, nodes: Mapping[str, GraphNode]) -> None:
         raise broken(node.id, "is to be worked for each $item, which it has not yet")
     if node.fields.get("mode") is not None and node.for_each is None:
         raise broken(node.id, "has a mode and no for_each")
+
+
+def _check_id(node: GraphNode) -> None:
+    if node.id in _RESERVED:
+        raise broken(node.id, "has an id that means something else", f"{', '.join(sorted(_RESERVED))} are kept.")
+    if len(node.id) > _LONGEST_ID:
+        raise broken(f"{node.id[:20]}…", f"has an id of {len(node.id)} characters", f"{_LONGEST_ID} are the most.")
 
 
 def reads_of(node: GraphNode) -> tuple[Ref, ...]:
@@ -195,6 +202,8 @@ def _check_branches(node: GraphNode) -> None:
         strange = [key for key in node.keys if key not in _APPROVAL_KEYS]
         if strange:
             raise broken(node.id, f"has a branch {strange[0]!r}", "An approval is decided or expired.")
+        if "expiry" in node.fields and "expired" not in node.keys:
+            raise broken(node.id, "may expire and has no branch 'expired'", 'Write "expired": [] if nothing follows.')
     elif node.kind is not StepKind.TASK or node.for_each is not None:
         raise broken(
             node.id, "cannot choose a branch", "Only a single task or an approval does. Name its next as one or a list."

@@ -16,6 +16,7 @@ from pikkuflow.domain.graph_names import reason_of
 from pikkuflow.domain.graph_plan import Walk
 from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import StepKind
+from pikkuflow.errors import WorkflowDefinitionError
 from pikkuflow.replay.options import StepOptions, step_options
 from pikkuflow.replay.settled import step_error
 from pikkuflow.replay.translate import Translate
@@ -71,6 +72,10 @@ class GraphCalls:
             "immutable": True,
         }
         call = self._translate(signature, begin.name, self._options_of(node))
+        if call.has_deadline and call.kind is StepKind.CHILD:
+            raise WorkflowDefinitionError(
+                f"Node {node.id!r} is a run of its own and has no timeout: give its steps one."
+            )
         return call if begin.group is None else replace(call, group=begin.group)
 
     def _options_of(self, node: GraphNode) -> StepOptions:

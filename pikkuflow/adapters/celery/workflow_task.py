@@ -150,6 +150,7 @@ class WorkflowTask(_Task, Generic[P, R]):
             headers=options.get("headers"),
             handover=handover_of({**asked, "reply_to": self.app.thread_oid}, self.backend),
             delay_seconds=delay_of(self.app, ext.runtime.clock.now(), options.get("countdown"), options.get("eta")),
+            start_node=options.get("start_node"),
             **trail,
         )
         begin(ext, [new_run(self, Call(args or (), kwargs or {}, run_id=run_id), origin)])
@@ -234,7 +235,7 @@ class Starter(Generic[P, R]):
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
         """As ``WorkflowTask.delay``."""
-        return self.task.apply_async(args, kwargs, task_id=self.run_id, owner=self.owner)
+        return self.task.apply_async(args, kwargs, task_id=self.run_id, owner=self.owner, start_node=self.start_node)
 
     def _made(self, origin: Origin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewRun:
         return new_run(self.task, Call(args, kwargs, run_id=self.run_id, owner=self.owner), origin)

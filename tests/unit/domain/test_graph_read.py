@@ -56,7 +56,14 @@ BROKEN: dict[str, tuple[Callable[[], Graph], str]] = {
     "a flag": (lambda: _graph(a=T | {"compensate": "no"}), "Node 'a' cannot work: 'no' is neither true nor false"),
     "a name": (lambda: _graph("a[0]", **{"a[0]": T}), "Node 'a[0]' cannot work"),
     "a kept name": (lambda: _graph("trigger", trigger=T), "Node 'trigger' has an id that means something else"),
-    "no JSON": (lambda: _graph(a=T | {"input": {"x": {1, 2}}}), "Node 'a' cannot work"),
+    "no JSON": (lambda: _graph(a=T | {"input": {"x": {1, 2}}}), "Node 'a' holds what JSON has not"),
+    "no number": (lambda: _graph(a=T | {"input": float("nan")}), "Node 'a' holds what JSON has not"),
+    "a context": (lambda: graph_of("g", nodes={"a": T}, entry="a", context=object()), "The context of graph 'g' holds"),
+    "a long name": (lambda: _graph("a" * 201, **{"a" * 201: T}), "Node 'aaaaaaaaaaaaaaaaaaaa…' has an id of 201"),
+    "an expiry without a branch": (
+        lambda: _graph(a={"approval": "go", "expiry": 1, "next": {"decided": "b"}}, b=T),
+        "Node 'a' may expire and has no branch 'expired'",
+    ),
     "a reason twice": (
         lambda: _graph(a={"suspend": "stock", "next": "b"}, b={"suspend": "stock"}),
         "Node 'b' waits for the same as node 'a'",

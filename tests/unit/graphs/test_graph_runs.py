@@ -239,6 +239,15 @@ def test_a_node_may_be_a_workflow(stage: Stage) -> None:
     assert stage.world.runtime.codec.decode(stage.world.store.list_steps(child)[0].result or "") == [42]
 
 
+def test_a_nested_workflow_has_no_timeout(stage: Stage) -> None:
+    """As for ``wf.do``: its steps have one; the node is named."""
+    stage.graph("x", name="inner", x=None)
+    run = stage.play(a={"task": "inner", "timeout": "5s"})
+
+    with pytest.raises(RunFailed, match="Node 'a' is a run of its own and has no timeout"):
+        run.result(timeout=0)
+
+
 def test_sleeps_and_milestones_are_nodes(stage: Stage) -> None:
     """Spec 3.5: a sleep's length may be known only at run time."""
     stage.says = {"a": {"wait": "2h"}}
@@ -343,6 +352,11 @@ def test_an_entry_that_is_declared_may_be_chosen(stage: Stage) -> None:
     stage.start(flow, start_node="b")
 
     assert stage.begun() == [("b", None), ("c", "b")]
+    if stage.place != "inline":
+        flow.using(run_id="r2", start_node="a").delay(None)
+        stage.world.settle()
+        stage.run = stage.pikku.runs.get("r2")
+        assert stage.begun() == [("a", None)]
 
 
 def test_what_is_no_list_makes_no_run(stage: Stage) -> None:
