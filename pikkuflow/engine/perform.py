@@ -65,9 +65,7 @@ class Performer:
         self._insert(planned, joined=reach.joined)
         self._warn_of_length(reach)
         self._refuse_missing(planned)
-        # A chunk is claimed whole, and a time that an attempt may take begins with its claim.
-        chunk = 1 if any(call.call.has_deadline for call in reach.calls) else reach.chunk
-        is_sent = self._send(planned, chunk=chunk)
+        is_sent = self._send(planned, chunk=1 if any(_travels_alone(item) for item in planned) else reach.chunk)
         answers = tuple([self._answer(item, is_sent=is_sent) for item in planned])
         self._p.has_in_flight = self._p.has_in_flight or any(isinstance(answer, Waiting) for answer in answers)
         return answers
@@ -294,6 +292,11 @@ class Performer:
                 f"{threshold} steps: every pass replays all of them. Split the work into child runs.",
                 run_id=self._p.run.id,
             )
+
+
+def _travels_alone(item: _Planned) -> bool:
+    """A chunk is claimed whole: the time an attempt may take begins then, and a process that dies spends an attempt of each member."""
+    return item.call.call.has_deadline or (item.step is not None and item.step.retries == 0)
 
 
 def _unknown(name: StepName, task: str | None) -> TaskNotFound:
