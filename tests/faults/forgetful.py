@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from contextlib import suppress
 
 import psutil
@@ -11,15 +10,10 @@ from tests.servers.postgres import PostgresServer
 
 __all__ = ["die_and_forget", "freeze_log_writers"]
 
-_WRITERS = ("walwriter", "background writer", "checkpointer")
-
 
 def freeze_log_writers(server: PostgresServer) -> None:
     """Stop the processes that bring the log to the disk unasked: what no commit waited for stays in memory until one waits."""
-    for child in server.program.children():
-        with suppress(psutil.NoSuchProcess):
-            if any(writer in " ".join(child.cmdline()) for writer in _WRITERS):
-                child.send_signal(signal.SIGSTOP)
+    server.stop_log_writers("walwriter", "background writer", "checkpointer")
 
 
 def die_and_forget(server: PostgresServer) -> None:

@@ -143,6 +143,7 @@ def test_dispatched_steps_outlive_a_server_that_forgets(site: Site) -> None:
     site.deployment.worker("faulty", name="w1", concurrency=3)
     site.deployment.worker("faulty", name="w2", concurrency=3)
     site.deployment.beat("faulty")
+    storms = [site.faulty.storm.start(2, 0.02) for _ in range(4)]
     chains = [site.faulty.row.start(8, 0.02) for _ in range(20)]
     maps = [site.faulty.fan.start("faulty.work", [0.02] * 6) for _ in range(5)]
     for begun in (20, 60, 100, 140):
@@ -150,7 +151,9 @@ def test_dispatched_steps_outlive_a_server_that_forgets(site: Site) -> None:
         die_and_forget(site.postgres)
     resume(site.postgres.program)
     assert [len(run.result(timeout=120)) for run in chains + maps] == [8] * 20 + [6] * 5
+    for run in storms:
+        run.result(timeout=120)
     worked = Counter((line["key"], line["attempt"]) for line in site.deployment.journal("begun"))
-    assert len(worked) == 20 * 8 + 5 * 6
+    assert len(worked) == 20 * 8 + 5 * 6 + 4 * 9
     assert set(worked.values()) == {1}
     assert {attempt for _, attempt in worked} == {1}
