@@ -34,6 +34,11 @@ _OUTCOMES: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatu
 class OpenPass:
     """A pass that holds its run. ``works_child`` is given when the caller waits for the whole run (``run_inline``)."""
 
+    is_light = False
+    """Its opening may be forgotten by a server that dies: nothing may be worked in it yet."""
+    expected: tuple[StepName, ...] = ()
+    """Rows that it inserted lightly."""
+
     def __init__(
         self, rt: Runtime, history: History, definition: WorkflowDefinition | None, works_child: WorkChild | None = None
     ) -> None:
@@ -109,10 +114,13 @@ class OpenPass:
             return False
         return self._is_quick if call.quick is None else call.quick
 
-    def insert(self, steps: Sequence[NewStep], *, joined: bool = False) -> None:
+    def insert(self, steps: Sequence[NewStep], *, joined: bool = False, lightly: bool = False) -> None:
         """Insert rows, all or none. Parks when the pass is fenced or the run stopped."""
         self.flush()
-        self._seen([self._asked(lambda: self.rt.store.insert_steps(self.ref, steps, joined=joined))])
+        store = self.rt.store
+        self._seen([self._asked(lambda: store.insert_steps(self.ref, steps, joined=joined, lightly=lightly))])
+        if lightly:
+            self.expected += tuple([step.name for step in steps])
 
     def start_child(self, step: NewStep, child: NewRun, *, result: str | None = None) -> None:
         """Insert a child run and the row that it works. Parks when the pass is fenced or the run stopped."""
@@ -206,6 +214,9 @@ class OpenPass:
             answer is not None and answer.written and write.status in _OUTCOMES
             for write, answer in zip(writes, answers, strict=True)
         )
+        if any(answer is not None and answer.written for answer in answers):
+            # It waited for the disk, and so for what was written before it.
+            self.is_light = False
         if outcomes:
             self.is_lost = False
             self.worked += outcomes

@@ -130,7 +130,8 @@ class Performer:
             if joined:
                 fan = FanId(leaving[0].name)
                 leaving = [replace(step, fan_id=fan) for step in leaving]
-            self._p.insert(leaving, joined=joined)
+            # Nobody works them before a claim, which waits for the disk.
+            self._p.insert(leaving, joined=joined, lightly=True)
         if others:
             self._p.insert([step for step in others if step is not None])
 

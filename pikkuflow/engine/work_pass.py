@@ -66,10 +66,11 @@ _REFUSED = {
 }
 
 
-def work_pass(rt: Runtime, run_id: RunId, *, works_child: WorkChild | None = None) -> PassResult:
+def work_pass(rt: Runtime, run_id: RunId, *, works_child: WorkChild | None = None, lightly: bool = False) -> PassResult:
     """Open a pass over the run, work it as far as it goes here, close it, and send what follows.
 
     ``works_child`` is given by a caller that waits for the whole run; it opens the next pass itself, so no wake-up is sent for this run.
+    ``lightly``: the pass will hardly work anything itself, and its opening need not wait for the disk (``PassOpening``).
 
     Raises ``NoLeaseService``, ``StoreUnavailable``, and a ``BaseException`` that ended the pass (``SystemExit``): the run goes on.
     """
@@ -78,18 +79,21 @@ def work_pass(rt: Runtime, run_id: RunId, *, works_child: WorkChild | None = Non
     if door is None:
         return PassResult(end=PassEnd.HELD)
     try:
-        return _Pass(rt, run_id, pass_id, door, works_child).work()
+        return _Pass(rt, run_id, pass_id, door, works_child, lightly=lightly).work()
     finally:
         door.close()
 
 
 class _Pass:
-    def __init__(self, rt: Runtime, run_id: RunId, pass_id: PassId, door: Door, works_child: WorkChild | None) -> None:
+    def __init__(
+        self, rt: Runtime, run_id: RunId, pass_id: PassId, door: Door, works_child: WorkChild | None, *, lightly: bool
+    ) -> None:
         self._rt = rt
         self._run_id = run_id
         self._pass_id = pass_id
         self._door = door
         self._works_child = works_child
+        self._lightly = lightly
 
     def work(self) -> PassResult:
         """Open, work, close."""
@@ -100,6 +104,7 @@ class _Pass:
             holder=rt.holder(),
             lease_seconds=rt.settings.run_lease_seconds,
             passes_lost_limit=rt.settings.passes_lost,
+            lightly=self._lightly,
         )
         try:
             opened = rt.store.open_pass(opening)
@@ -126,13 +131,18 @@ class _Pass:
         definition = rt.registry.find(run.workflow)
         if run.status not in OPEN_RUN:
             # What undoes a run is on its rows: its code is not asked for.
-            return self._unwind(OpenPass(rt, history, definition, self._works_child))
+            return self._unwind(self._opened(history, definition))
         if definition is None:
             closing = _unknown_workflow(rt, history)
             return self._close(history, closing, due_seconds=closing.due_seconds)
-        p = OpenPass(rt, history, definition, self._works_child)
+        p = self._opened(history, definition)
         changed = _other_version(p, definition)
         return self._replay(p, definition) if changed is None else self._close(history, changed, due_seconds=None)
+
+    def _opened(self, history: History, definition: WorkflowDefinition | None) -> OpenPass:
+        p = OpenPass(self._rt, history, definition, self._works_child)
+        p.is_light = self._lightly
+        return p
 
     def _replay(self, p: OpenPass, definition: WorkflowDefinition) -> PassResult:
         outcome = self._outcome(p, definition)
@@ -156,7 +166,7 @@ class _Pass:
         if closing is None:
             warn(self._rt, "Another pass took the run; nothing more was written.", run_id=self._run_id)
             return PassResult(end=PassEnd.SUPERSEDED)
-        return self._close(p.history, closing, due_seconds=p.due_seconds)
+        return self._close(p.history, replace(closing, expected=p.expected), due_seconds=p.due_seconds)
 
     def _outcome(self, p: OpenPass, definition: WorkflowDefinition) -> Outcome | None:
         rt = self._rt
@@ -211,6 +221,7 @@ class _Pass:
         """The pass ends by something that is not the run's: what it learned is recorded, another pass goes on in a while."""
         p.flush_at_last()
         closing = self._broken(p.run, error, worked=p.worked > 0, sent=tuple(p.sent))
+        closing = replace(closing, expected=p.expected)
         _tell(p, PassOutcome.INTERRUPTED)
         try:
             closed = self._rt.store.close_pass(p.ref, closing)

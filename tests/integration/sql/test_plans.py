@@ -136,6 +136,7 @@ _VALUES = dict.fromkeys(_TEXTS, "x") | {
     "broke_off": 0,
     "due_seconds": None,
     "sent": ["s1"],
+    "expected": ["s1"],
     "names": ["s1"],
     "statuses": ["succeeded"],
     "attempts": [1],
