@@ -103,7 +103,8 @@ def spread(values: Sequence[float]) -> str:
     return middle if len(values) == 1 else f"{middle} ({short(min(values))}-{short(max(values))})"
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose columns stand below each other as text, too."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:
@@ -122,7 +123,7 @@ def ratio_table(rounds: Rounds) -> str:
             used = rounds.cpu_ratios(target)
             found = spread(values) if target.over_rounds is statistics.median else short(target.over_rounds(values))
             rows.append([target.title, found, *limits, target.verdict(values), spread(used) if used else ""])
-    return _markdown(["ours / theirs", "ratio", "must", "aim", "reached", "CPU, ours / theirs"], rows)
+    return markdown(["ours / theirs", "ratio", "must", "aim", "reached", "CPU, ours / theirs"], rows)
 
 
 def figure_table(rounds: Rounds) -> str:
@@ -133,7 +134,7 @@ def figure_table(rounds: Rounds) -> str:
         cells = [rounds.series.get((name, workload, figure)) for _, workload, figure in shown]
         if any(cells):
             rows.append([name, *("" if cell is None else spread(list(cell.values())) for cell in cells)])
-    return _markdown(["", *(title for title, _, _ in shown)], rows)
+    return markdown(["", *(title for title, _, _ in shown)], rows)
 
 
 def table_of(rounds: Rounds) -> str:

@@ -84,6 +84,13 @@ def replayed(wf: Workflow, steps: int) -> int:
     return x
 
 
+@pikku.workflow(name="bench.nap")
+def nap(wf: Workflow, seconds: float) -> float:
+    """Growth: a run that sleeps."""
+    wf.sleep(seconds)
+    return seconds
+
+
 @pikku.workflow(name="bench.crash")
 def crash(wf: Workflow, run: str, steps: int, ms: float, ledger: str) -> str:
     """W6: steps that take time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -43,28 +44,6 @@ ACTS: dict[str, tuple[Callable[[SqlRunStore], Any], set[str]]] = {
     "one run's end": (lambda store: store.delete_run(RunId("r41")), set()),
 }
 """Acts of the store, and the indexes that were made for each."""
-
-_TEXTS = ("pass_id", "holder", "name", "claim_id", "result", "error", "place", "task", "override", "output")
-_VALUES = dict.fromkeys(_TEXTS, "x") | {
-    "run_id": "r40",
-    "lease_seconds": 30.0,
-    "passes_lost_limit": 10,
-    "attempt": 1,
-    "raised": 0,
-    "broke_off": 0,
-    "due_seconds": None,
-    "sent": ["s1"],
-    "names": ["s1"],
-    "statuses": ["succeeded"],
-    "attempts": [1],
-    "status": "failed",
-    "code": None,
-    "delay_seconds": 1.0,
-    "rows": '[{"run_id": "r40"}]',
-    "run_ids": ["r40", "r80"],
-    "outcomes": 1,
-}
-
 
 HOT = {
     "take": passes._TAKE,
@@ -116,7 +95,10 @@ def indexes_of(plans: list[Any]) -> set[str]:
 
 
 def hot_plan(store: SqlRunStore, name: str) -> Any:
-    """The plan of a statement of the hot path, for some parameters."""
-    row = store.database.autocommit(lambda db: db.first(f"EXPLAIN (FORMAT JSON) {HOT[name]}", _VALUES))
-    assert row is not None
-    return row["QUERY PLAN"][0]["Plan"]
+    """The plan of a statement of the hot path for any parameters, which is how the store has it planned."""
+    numbers: dict[str, str] = {}
+    statement = re.sub(r"%\((\w+)\)s", lambda found: numbers.setdefault(found[1], f"${len(numbers) + 1}"), HOT[name])
+    with store.database.engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        row = driver.execute(f"EXPLAIN (FORMAT JSON, GENERIC_PLAN) {statement.replace('%%', '%')}").fetchone()
+    return row[0][0]["Plan"]
