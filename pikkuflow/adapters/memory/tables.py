@@ -52,6 +52,8 @@ class RunRow:
     news_at: datetime
     not_before: datetime | None
     due_at: datetime | None
+    timeout_seconds: float | None = None
+    deadline_at: datetime | None = None
     status: RunStatus = RunStatus.RUNNING
     output: str | None = None
     error: Failure | None = None
@@ -95,6 +97,8 @@ class RunRow:
             news_at=now,
             not_before=start,
             due_at=start,
+            timeout_seconds=new.timeout_seconds,
+            deadline_at=_ahead(start or now, new.timeout_seconds),
         )
 
     @property

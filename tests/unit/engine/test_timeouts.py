@@ -158,16 +158,18 @@ def test_an_attempt_that_goes_silent_is_outdated_by_the_next() -> None:
     assert seen == [None, {"page": 2}]
 
 
-@pytest.mark.parametrize("what", [0, Child("flow")])
-def test_a_timeout_that_means_nothing_is_refused(what: Any) -> None:
-    """Before anything is stored."""
+@pytest.mark.parametrize(
+    ("what", "option"), [(Task("work"), {"timeout": 0}), (Child("flow"), {"heartbeat_timeout": 5})]
+)
+def test_a_timeout_that_means_nothing_is_refused(what: Any, option: dict[str, Any]) -> None:
+    """Before anything is stored; a child run's steps have heartbeats, it has none."""
     bench = Bench()
     bench.task(lambda: None, name="work")
     found: list[Exception] = []
 
     def flow(wf: Any) -> None:
         try:
-            wf.do(*([Task("work")] if what == 0 else [what]), timeout=0 if what == 0 else 5)
+            wf.do(what, **option)
         except (WorkflowDefinitionError, StepFailed) as error:
             found.append(error)
 
