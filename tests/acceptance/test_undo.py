@@ -172,6 +172,14 @@ def test_a_hung_attempt_is_ended_by_the_store(
     assert [line["attempt"] for line in running.journal("ended", run=run)] == [2]
 
 
+def test_a_step_that_waits_for_a_worker_in_vain_is_over_in_time(running: Deployment, shop: Any) -> None:
+    """Issue D, Build 7: nobody consumes its queue, so no message could have said it."""
+    run = shop.nobody.start(2)
+    with pytest.raises(RunFailed, match="expired before a worker took it"):
+        run.result(timeout=SOON)
+    assert released(running, run) == ["tea"]
+
+
 @pytest.mark.parametrize("options", PLACES)
 def test_a_run_that_waits_past_its_timeout_is_undone(running: Deployment, shop: Any, options: dict[str, Any]) -> None:
     """Issue D, Build 7: the whole run's time, by the database's clock; it sleeps, and ends at its deadline, not a sweep later."""

@@ -124,6 +124,7 @@ def step_of(row: Row, now: datetime) -> Step:
         is_due=due_at is None or due_at <= now,
         is_lapsed=status is StepStatus.RUNNING and lease_until is not None and lease_until <= now,
         is_expired=expires_at is not None and expires_at <= now,
+        expires_in_seconds=None if expires_at is None else (expires_at - now).total_seconds(),
         sent_at=row["sent_at"],
         override=row["override"],
         child_run_id=row["child_run_id"],
