@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast, overload
 
 from celery import Celery
@@ -36,6 +37,7 @@ from pikkuflow.adapters.redis import RedisHints, RedisLeases, redis_url_of
 from pikkuflow.adapters.sql import DueColumnHints, SqlLeases, SqlRunStore
 from pikkuflow.adapters.system_clock import SystemClock
 from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version
+from pikkuflow.domain.duration import run_timeout_of
 from pikkuflow.domain.gate_act import AuditEntry
 from pikkuflow.domain.status import Dispatch
 from pikkuflow.engine.group_commit import GroupWriter
@@ -135,6 +137,7 @@ class PikkuFlow:
         version: str | None = None,
         dispatch: str | None = None,
         quick: bool = False,
+        timeout: float | timedelta | str | None = None,
         planned_steps: Sequence[str] | None = None,
         deterministic: bool = False,
         task_options: Mapping[str, Any] | None = None,
@@ -149,6 +152,7 @@ class PikkuFlow:
         version: str | None = None,
         dispatch: str | None = None,
         quick: bool = False,
+        timeout: float | timedelta | str | None = None,
         planned_steps: Sequence[str] | None = None,
         deterministic: bool = False,
         task_options: Mapping[str, Any] | None = None,
@@ -162,12 +166,14 @@ class PikkuFlow:
             version: what a change of the body is told by; else a hash of its code (D17).
             dispatch: ``"auto"``, ``"queue"`` or ``"inline"`` for its steps; else the setting.
             quick: outcomes of its steps in place may be kept for 10 ms and written together; after a crash these steps repeat.
+            timeout: how long a run of it may take in all; one that takes longer fails and is undone. A start may say otherwise.
             planned_steps: names of the steps it will take, shown with its runs.
             deterministic: it always takes exactly ``planned_steps``.
             task_options: further options of its Celery task, such as ``ignore_result``.
 
         Raises:
             WorkflowDefinitionError: the function is a generator or coroutine, takes no ``wf``, or the name is another workflow's.
+            DurationError: the timeout is 0 or no duration.
         """
 
         def register(body: Callable[..., Any]) -> Any:
@@ -180,6 +186,7 @@ class PikkuFlow:
                 quick=quick,
                 planned_steps=None if planned_steps is None else tuple(planned_steps),
                 deterministic=deterministic,
+                timeout_seconds=run_timeout_of(timeout, workflow=name or self._name_of(body)),
             )
             self.registry.add(definition)
             return self._task_of(definition, task_options or {})

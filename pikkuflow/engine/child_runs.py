@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from pikkuflow.domain.act import RunRef
-from pikkuflow.domain.command import PlannedCall, Recorded
+from pikkuflow.domain.command import PlannedCall, Recorded, StepCall
+from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.ids import RunId, StepName, invocation_id
 from pikkuflow.domain.run import NewRun, ParentStep, Run
 from pikkuflow.domain.step import Step
@@ -67,8 +68,15 @@ def child_of(p: OpenPass, planned: PlannedCall) -> NewRun:
         wire=_wire_of(run, planned.name),
         planned_steps=None if plan is None else json.dumps(list(plan)),
         deterministic=definition.deterministic if definition is not None else False,
+        timeout_seconds=_timeout_of(call, definition),
         parent=None if call.detached else ParentStep(run_id=run.id, step=planned.name),
     )
+
+
+def _timeout_of(call: StepCall, definition: WorkflowDefinition | None) -> float | None:
+    if call.timeout_seconds is not None:
+        return call.timeout_seconds
+    return None if definition is None else definition.timeout_seconds
 
 
 def _wire_of(run: Run, step: StepName) -> str:

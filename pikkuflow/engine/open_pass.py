@@ -166,7 +166,12 @@ class OpenPass:
             raise Parked(ParkReason.STOPPED)
 
     def yield_if_due(self) -> None:
-        """Park between two steps when the pass has had its time, or the worker stops (design 2). An inline run goes on."""
+        """Park between two steps when the pass has had its time, or the worker stops (design 2). An inline run goes on.
+
+        So does it when the run's own time is over, inline or not: the end of the pass is the run's.
+        """
+        if self.is_overdue:
+            raise Parked(ParkReason.YIELDED)
         if self.works_child is not None:
             return
         spent = self.rt.clock.monotonic() - self._opened_at
@@ -188,6 +193,21 @@ class OpenPass:
         """Another pass is worth it in that time; the earliest counts."""
         if seconds is not None:
             self.due_seconds = seconds if self.due_seconds is None else min(seconds, self.due_seconds)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the run's deadline. None: it has none, or is being undone, which takes the time that it takes."""
+        run = self.run
+        if self.unwinds or run.deadline_at is None:
+            return None
+        # By the database's clock alone: an opening's run was updated at the very moment of it.
+        return (run.deadline_at - run.updated_at).total_seconds() - self.seconds_open()
+
+    @property
+    def is_overdue(self) -> bool:
+        """The run's own time is over."""
+        left = self.seconds_left
+        return left is not None and left <= 0
 
     def seconds_open(self) -> float:
         """Since the pass opened."""

@@ -189,6 +189,7 @@ class Performer:
         if item.move is Move.GATE:
             return pass_gate(self._p, item.call, step)
         if item.move is Move.DISPATCH or item.move is Move.SEND:
+            self._note_expiry(step, row)
             return self._waiting(SOON_SECONDS if not is_sent else step.delay_seconds)
         if item.move is Move.SLEEP:
             return self._sleep(item, step)
@@ -216,6 +217,7 @@ class Performer:
             return self._known(row)
         if row.child_run_id is not None:
             return self._work_child(item, row.child_run_id)
+        self._note_expiry(step, row)
         # A message that left for a row that was due brings it on: another pass would find the same, at once and again.
         return self._waiting(None if row.is_due else row.due_in_seconds)
 
@@ -280,6 +282,13 @@ class Performer:
     def _waiting(self, due_seconds: float | None) -> Waiting:
         self._p.note_due(due_seconds)
         return Waiting(due_in_seconds=due_seconds)
+
+    def _note_expiry(self, step: NewStep, row: Step | None) -> None:
+        """A queue that nobody consumes gives no news: the pass that comes then ends the step."""
+        if row is None:
+            self._p.note_due(step.expires_seconds)
+        elif row.is_waiting:
+            self._p.note_due(row.expires_in_seconds)
 
     def _lost(self, step: NewStep, attempt: int, *, exhausted: bool) -> None:
         event = StepLost(run_id=self._p.run.id, step=step.name, attempt=attempt, exhausted=exhausted)

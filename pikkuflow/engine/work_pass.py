@@ -14,7 +14,7 @@ from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, SuspendCod
 from pikkuflow.domain.transitions import RunEvent, next_run_status
 from pikkuflow.engine.break_off import broken_closing, is_outage, unread_closing
 from pikkuflow.engine.close_later import close_later
-from pikkuflow.engine.close_pass import closing_of, failed_closing, outcome_of, send_after
+from pikkuflow.engine.close_pass import closing_of, failed_closing, outcome_of, overdue_closing, send_after
 from pikkuflow.engine.describe_error import failure_of
 from pikkuflow.engine.front_door import Door, open_door
 from pikkuflow.engine.open_pass import OpenPass, WorkChild
@@ -129,13 +129,15 @@ class _Pass:
     def _work_opened(self, history: History) -> PassResult:
         rt, run = self._rt, history.run
         definition = rt.registry.find(run.workflow)
+        p = self._opened(history, definition)
         if run.status not in OPEN_RUN:
             # What undoes a run is on its rows: its code is not asked for.
-            return self._unwind(self._opened(history, definition))
+            return self._unwind(p)
+        if p.is_overdue:
+            return self._ended(p, overdue_closing(p))
         if definition is None:
             closing = _unknown_workflow(rt, history)
             return self._close(history, closing, due_seconds=closing.due_seconds)
-        p = self._opened(history, definition)
         changed = _other_version(p, definition)
         return self._replay(p, definition) if changed is None else self._close(history, changed, due_seconds=None)
 
@@ -166,7 +168,8 @@ class _Pass:
         if closing is None:
             warn(self._rt, "Another pass took the run; nothing more was written.", run_id=self._run_id)
             return PassResult(end=PassEnd.SUPERSEDED)
-        return self._close(p.history, replace(closing, expected=p.expected), due_seconds=p.due_seconds)
+        closing = replace(closing, expected=p.expected)
+        return self._close(p.history, closing, due_seconds=p.due_seconds, seconds_left=p.seconds_left)
 
     def _outcome(self, p: OpenPass, definition: WorkflowDefinition) -> Outcome | None:
         rt = self._rt
@@ -203,7 +206,9 @@ class _Pass:
             p.broken = error
             return None
 
-    def _close(self, history: History, closing: Closing, *, due_seconds: float | None) -> PassResult:
+    def _close(
+        self, history: History, closing: Closing, *, due_seconds: float | None, seconds_left: float | None = None
+    ) -> PassResult:
         ref = PassRef(run_id=history.run.id, pass_id=history.pass_id)
         try:
             closed = self._rt.store.close_pass(ref, closing)
@@ -214,8 +219,10 @@ class _Pass:
         if closed is None:
             warn(self._rt, "Another pass took the run; its end was not written.", run_id=self._run_id)
             return PassResult(end=PassEnd.SUPERSEDED)
-        send_after(self._rt, history.run, closing, closed, due_seconds=due_seconds, wake=self._works_child is None)
-        return _result(closed, due_seconds)
+        hint, wake = _earlier(due_seconds, seconds_left), self._works_child is None
+        send_after(self._rt, history.run, closing, closed, due_seconds=hint, wake=wake)
+        # Without a time of its own, what it waits for may come at any moment.
+        return _result(closed, None if due_seconds is None else hint)
 
     def _let_go(self, p: OpenPass, error: BaseException) -> None:
         """The pass ends by something that is not the run's: what it learned is recorded, another pass goes on in a while."""
@@ -295,6 +302,11 @@ def _tell(p: OpenPass, outcome: PassOutcome) -> None:
             seconds=p.seconds_open(),
         ),
     )
+
+
+def _earlier(due_seconds: float | None, seconds_left: float | None) -> float | None:
+    known = [seconds for seconds in (due_seconds, seconds_left) if seconds is not None]
+    return max(0.0, min(known)) if known else None
 
 
 def _result(closed: Closed, due_seconds: float | None) -> PassResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from celery import Celery
@@ -13,7 +13,7 @@ from celery.app.task import Context
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 
 from pikkuflow.adapters.celery.extension import Extension, extension_of
-from pikkuflow.domain.duration import seconds_of
+from pikkuflow.domain.duration import run_timeout_of, seconds_of
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.run import NewRun
 from pikkuflow.engine.run_handle import Run
@@ -33,6 +33,7 @@ class Call:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     run_id: str | None = field(default=None, kw_only=True)
     owner: str | None = field(default=None, kw_only=True)
+    timeout: float | timedelta | str | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +69,13 @@ def new_run(task: Any, call: Call, origin: Origin) -> NewRun:
         TypeError: the arguments do not fit the workflow.
         WorkflowNotFound: the workflow is not registered here.
         PayloadError: an argument cannot be stored, or all of them are too large.
+        DurationError: the timeout is 0 or no duration.
     """
     if task.typing:
         task.__header__(*call.args, **call.kwargs)
     rt = extension_of(task.app).runtime
     definition = rt.registry.get(task.pikkuflow_workflow)
+    timeout = run_timeout_of(call.timeout, workflow=definition.name)
     given = {"args": list(call.args), "kwargs": dict(call.kwargs)}
     return NewRun(
         id=RunId(call.run_id or rt.ids.new_id()),
@@ -85,6 +88,7 @@ def new_run(task: Any, call: Call, origin: Origin) -> NewRun:
         planned_steps=None if definition.planned_steps is None else json.dumps(definition.planned_steps),
         deterministic=definition.deterministic,
         delay_seconds=origin.delay_seconds,
+        timeout_seconds=definition.timeout_seconds if timeout is None else timeout,
         handover=origin.handover,
     )
 

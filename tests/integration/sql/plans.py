@@ -27,6 +27,7 @@ ACTS: dict[str, tuple[Callable[[SqlRunStore], Any], set[str]]] = {
     "sweep stalled": (lambda store: store.sweep_stalled(_SWEEP), {"run_pass", "run_news", "run_idle"}),
     "sweep undispatched": (lambda store: store.sweep_undispatched(_SWEEP), {"step_lease", "step_waiting"}),
     "sweep scheduled": (lambda store: store.sweep_scheduled(_SWEEP), {"run_due", "step_due"}),
+    "overdue runs": (lambda store: store.overdue_runs(100), {"run_deadline"}),
     "upcoming": (lambda store: store.upcoming(3600.0, 100), {"run_due", "step_due"}),
     "find runs": (lambda store: store.find_runs([RunId("r40"), RunId("r80")]), set()),
     "list all": (lambda store: store.list_runs(RunFilter(), limit=50), {"run_created"}),

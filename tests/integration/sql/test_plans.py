@@ -17,12 +17,13 @@ from tests.servers.postgres import PostgresServer
 
 _FILL = """
 INSERT INTO pikkuflow_run (id, workflow, version, status, inline, input, owner, wire, deterministic, news, seen, lost, passes_lost,
-  send_count, created_at, updated_at, finished_at, news_at, pass_until, due_at, pass_id, pass_holder, code)
+  send_count, created_at, updated_at, finished_at, news_at, pass_until, due_at, pass_id, pass_holder, code, deadline_at)
 SELECT 'r' || n, 'w' || n % 50, 'v', CASE WHEN n % 40 = 0 THEN 'running' ELSE 'completed' END, false, '{}', 'u' || n % 500, '{}', false,
   2, 1, false, 0, 0, now() - n * interval '1 s', now() - n * interval '1 s', now(),
   CASE WHEN n % 400 = 0 THEN now() - n * interval '1 s' END, CASE WHEN n % 400 = 40 THEN now() - n * interval '1 s' END,
   CASE WHEN n % 400 = 80 THEN now() - n * interval '1 s' END, CASE WHEN n % 400 = 40 THEN 'p' || n END,
-  CASE WHEN n % 400 = 40 THEN 'node-' || n || ':1' END, CASE WHEN n % 400 = 120 THEN 'TASK_NOT_FOUND' END
+  CASE WHEN n % 400 = 40 THEN 'node-' || n || ':1' END, CASE WHEN n % 400 = 120 THEN 'TASK_NOT_FOUND' END,
+  CASE WHEN n % 20 = 0 THEN now() - n * interval '1 s' END
 FROM generate_series(1, 100000) AS n;
 INSERT INTO pikkuflow_step (run_id, name, seq, kind, task, status, attempt, retries, retry_delay, place, options, lease_seconds,
   send_count, created_at, waiting_since, lease_until, due_at, claim_holder)
