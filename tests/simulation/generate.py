@@ -259,6 +259,9 @@ class _Generator:
 
     # --- faults -----------------------------------------------------------------------------------------------------
     def _all_faults(self, size: int, *, quiet: bool) -> tuple[Fault, ...]:
+        if self._undoes:
+            # They should strike the undoing as well.
+            size = size * 3 // 2
         faults = [] if quiet else [*self._faults(size)]
         if self._undo.random() < _CALLED_OFF:
             faults += [self._call_off(size) for _ in range(self._undo.choice((1, 1, 2)))]
