@@ -251,6 +251,7 @@ class _Generator:
             dies=r.choice((0,) * 18 + (1, 2)),
             gives_up=r.random() < 0.05,
             asks=r.choice((None,) * 9 + (0.0, 3.0)),
+            minds=self._undo.random() < 0.1,
         )
 
     def _name(self, letter: str) -> str:

@@ -241,7 +241,9 @@ class Ledger:
             self._recorded(ref, write)
 
     def _recorded(self, ref: PassRef, write: StepWrite) -> None:
-        if write.status is not StepStatus.RUNNING:
+        if write.status is StepStatus.RUNNING:
+            self.stops.began(ref.run_id, write.step.name, write.step.kind)
+        else:
             self._unmarked[ref.run_id] = len(self.executions)
         if write.status is not StepStatus.PENDING:
             self.starts.setdefault((ref.run_id, write.step.name, write.attempt), f"pass {ref.pass_id}")
@@ -274,6 +276,8 @@ class Ledger:
             claim, until, _, _ = self._seen[request.run_id].claims.get(step.name, (None, None, None, 0))
             if claim not in {None, request.claim_id} and _is_after(until, now):
                 raise self._broken("I2 one live claim", f"{request.claim_id} took {step.name} which {claim} held")
+            if claim != request.claim_id:
+                self.stops.began(request.run_id, step.name, step.kind)
             self.starts.setdefault((request.run_id, step.name, step.attempt), f"claim {request.claim_id}")
         if answer.claimed:
             self._stage.process.claims[request.run_id] = request.claim_id
@@ -370,6 +374,7 @@ class Ledger:
 
 _READS = frozenset(
     {
+        "beat",
         "find_runs",
         "get_run",
         "get_state",

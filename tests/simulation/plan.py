@@ -31,7 +31,8 @@ class Act:
     """How a step behaves.
 
     The first ``fails`` attempts raise (``gives_up``: for good, whatever attempts remain). The first ``dies`` executions take their process
-    down. ``seconds`` is how long one takes; ``asks`` the delay that a failing attempt itself asks for.
+    down. ``seconds`` is how long one takes; ``asks`` the delay that a failing attempt itself asks for. One that ``minds`` asks, when it has
+    worked, whether it is still wanted, and fails when it is not.
     """
 
     seconds: float = 0.0
@@ -39,6 +40,7 @@ class Act:
     dies: int = 0
     gives_up: bool = False
     asks: float | None = None
+    minds: bool = False
 
 
 @dataclass(frozen=True, slots=True)

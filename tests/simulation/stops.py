@@ -82,6 +82,20 @@ class Stops:
         if not is_it or (happened is not None and said != happened):
             raise self._broken("a compensation is told what it undoes", f"{run_id} {step}: {undo}")
 
+    def began(self, run_id: RunId, step: str, kind: StepKind) -> None:
+        """A start was stored, or a claim: forward steps begin in open runs, compensations in those that are undone (design 3.6)."""
+        status = self._tables.runs[run_id].status
+        if status is not RunStatus.COMPENSATING if kind is StepKind.COMPENSATION else status not in OPEN_RUN:
+            raise self._broken("nothing begins in a stopped run", f"{run_id} {step}: it is {status}")
+
+    def unwanted(self, run_id: RunId, step: str, attempt: int) -> None:
+        """An attempt was told that it works in vain. A run that was stopped goes on no more, nor does an attempt that is outdated."""
+        run, row = self._tables.runs[run_id], self._tables.steps_of(run_id).get(step)  # type: ignore[call-overload]
+        is_current = row is None or (row.attempt == attempt and not row.is_settled)
+        is_undo = row is not None and row.kind is StepKind.COMPENSATION
+        if is_current and (run.status is RunStatus.COMPENSATING if is_undo else run.status in OPEN_RUN):
+            raise self._broken("only a stopped run's step works in vain", f"{run_id} {step}: it is {run.status}")
+
     # --- rows -------------------------------------------------------------------------------------------------------
     def look(self, run: RunRow) -> None:
         """A run as it is after an act."""

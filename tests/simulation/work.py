@@ -9,7 +9,8 @@ from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.recorded_names import UNDO_SUFFIX
 from pikkuflow.domain.undo import Undo
-from pikkuflow.engine.current_step import current_step, step_context
+from pikkuflow.engine.current_step import CurrentStep, current_step, step_context
+from pikkuflow.errors import StoreUnavailable
 from pikkuflow.ports import Attempted, AttemptEnd, Route, StepWork
 from tests.simulation.flow import UNDO_TASK, Boom, value_of
 from tests.simulation.ledger import Ledger
@@ -77,7 +78,18 @@ class SimRunner:
         if act.seconds:
             stage.scheduler.sleep(act.seconds)
         stage.point("work", "after", (step.run_id, step.step, step.attempt))
+        if act.minds and self._is_in_vain(step):
+            raise Boom(f"attempt {step.attempt}")
         done.ended = True
         if step.attempt <= act.fails:
             raise Boom(f"attempt {step.attempt}")
         return value_of(step.run_id, step.step)
+
+    def _is_in_vain(self, step: CurrentStep) -> bool:
+        try:
+            is_told = step.is_cancelled()
+        except StoreUnavailable:
+            return False
+        if is_told:
+            self._ledger.stops.unwanted(step.run_id, step.step, step.attempt)
+        return is_told
