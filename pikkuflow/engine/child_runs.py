@@ -44,7 +44,10 @@ def work_child(p: OpenPass, name: StepName, child: RunId) -> Step | None:
     works_child = p.works_child
     p.ask(lambda: works_child(child))
     row: Step | None = p.ask(lambda: p.rt.store.get_step(p.run.id, name))
-    return row if row is not None and row.is_settled else None
+    if row is None or not row.is_settled:
+        return None
+    p.goes_on_after(row)
+    return row
 
 
 def child_of(p: OpenPass, planned: PlannedCall) -> NewRun:

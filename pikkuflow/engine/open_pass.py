@@ -140,6 +140,10 @@ class OpenPass:
         self._no += 1
         return self._no
 
+    def goes_on_after(self, row: Step) -> None:
+        """The body is told of a row that settled elsewhere while this pass was open: what begins from here on may rest on it."""
+        self._no = max(self.next_no(), row.settled_no or 0)
+
     def reach_gate(self, step: NewStep) -> GateReached:
         """Reach a gate. Parks when the pass is fenced or the run stopped."""
         self.flush()

@@ -166,6 +166,27 @@ def test_a_stuck_step_protects_what_came_before_and_not_its_siblings(place: str)
     assert "una[]" not in shop.diary
 
 
+def test_a_compensation_that_travels_is_sent_once_while_its_sibling_is_undone_here() -> None:
+    """T11.15, found by the simulation: each compensation that ended here had the pass send the others again."""
+    shop = Shop("mixed")
+
+    def flow(wf: Any) -> None:
+        wf.gather(
+            wf.submit(step("b")), wf.submit(step("a"), dispatch="inline"), wf.submit(step("c"), dispatch="inline")
+        )
+        raise ValueError("no")
+
+    shop.bench.workflow(flow, name="flow")
+    shop.bench.start("flow")
+    most = 0
+    while shop.bench.work_one():
+        under_way = [one.name for sent in shop.bench.broker.messages for one in sent]
+        most = max(most, under_way.count("b:compensate"))
+
+    assert most == 1
+    assert shop.status is RunStatus.COMPENSATED
+
+
 def test_forward_retries_come_before_the_unwind() -> None:
     """T11.17: retries 2 are three tries."""
     shop = Shop("away")

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus
+from pikkuflow.engine.run_inline import run_inline
 from tests.unit.engine.bench import Child, Task
 from tests.unit.engine.shop import Shop, step
 
@@ -30,6 +32,49 @@ def test_a_completed_child_is_undone_as_one_unit() -> None:
     assert shop.diary == ["c", "a", "b", "c", "unc[2]", "unb[]", "una[]", "unc[1]"]
     assert shop.status is RunStatus.COMPENSATED
     assert shop.child.status is RunStatus.COMPENSATED
+
+
+def test_what_rests_on_a_child_of_an_inline_run_is_undone_before_it() -> None:
+    """T11.28, found by the simulation: the pass that worked the child goes on with its result."""
+    shop = Shop()
+
+    def child(wf: Any) -> None:
+        wf.do(step("a"))
+
+    def parent(wf: Any) -> None:
+        wf.do(Child("child"))
+        wf.do(step("b"))
+        wf.do(step("c"))
+        raise ValueError("no")
+
+    shop.bench.workflow(child, name="child")
+    shop.bench.workflow(parent, name="flow")
+    shop.bench.store.insert_runs([shop.bench.new_run("flow", inline=True)])
+    run_inline(shop.bench.other(has_broker=False), RunId("r1"))
+
+    assert shop.diary == ["a", "b", "c", "unc[]", "unb[]", "una[]"]
+    assert shop.status is RunStatus.COMPENSATED
+
+
+def test_a_milestone_after_a_child_of_an_inline_run_keeps_the_child() -> None:
+    """T11.28: nothing before a milestone is undone."""
+    shop = Shop()
+
+    def child(wf: Any) -> None:
+        wf.do(step("a"))
+
+    def parent(wf: Any) -> None:
+        wf.do(Child("child"))
+        wf.milestone("paid")
+        raise ValueError("no")
+
+    shop.bench.workflow(child, name="child")
+    shop.bench.workflow(parent, name="flow")
+    shop.bench.store.insert_runs([shop.bench.new_run("flow", inline=True)])
+    run_inline(shop.bench.other(has_broker=False), RunId("r1"))
+
+    assert shop.diary == ["a"]
+    assert shop.child.status is RunStatus.COMPLETED
 
 
 def test_a_child_that_was_opted_out_is_kept() -> None:
