@@ -181,7 +181,7 @@ def test_a_compensation_that_travels_is_sent_once_while_its_sibling_is_undone_he
     most = 0
     while shop.bench.work_one():
         under_way = [one.name for sent in shop.bench.broker.messages for one in sent]
-        most = max(most, under_way.count("b:compensate"))
+        most = max(most, under_way.count(StepName("b:compensate")))
 
     assert most == 1
     assert shop.status is RunStatus.COMPENSATED
