@@ -155,16 +155,26 @@ def acts_of(workflow: str, parts: Sequence[Part]) -> dict[str, Act]:
 
 
 def together_in(workflow: str, parts: Sequence[Part]) -> dict[tuple[str, str], str]:
-    """What is begun together in one workflow, a name for each such group by workflow and step."""
+    """What is begun together in one workflow, a name for each such group by workflow and step.
+
+    What is submitted waits for the next call that needs an outcome, and begins with all that was submitted until then.
+    """
     found: dict[tuple[str, str], str] = {}
-    for part in parts:
-        if isinstance(part, Map):
-            found.update({(workflow, f"{part.name}[{index}]"): part.name for index in range(len(part.acts))})
-        elif isinstance(part, Gather):
-            found.update({(workflow, member.name): part.name for member in part.members})
-        elif isinstance(part, Spread):
-            found.update(together_in(workflow, part.between))
+    _find_together(parts, [], lambda names: found.update({(workflow, name): names[0] for name in names}))
     return found
+
+
+def _find_together(parts: Sequence[Part], submitted: list[str], begin: Callable[[list[str]], None]) -> None:
+    for part in parts:
+        if isinstance(part, Gather):
+            submitted += [member.name for member in part.members]
+        elif isinstance(part, Spread):
+            submitted.append(part.first.name)
+            _find_together(part.between, submitted, begin)
+        begin(submitted)
+        submitted.clear()
+        if isinstance(part, Map):
+            begin([f"{part.name}[{index}]" for index in range(len(part.acts))])
 
 
 def _with_undo(key: str, act: Act, undo: Act | None) -> dict[str, Act]:

@@ -149,7 +149,7 @@ class Ledger:
             if not self._stage.was_late:
                 raise self._broken("I2 only an owner works", what)
             return
-        if row is not None and row.is_settled:
+        if row is not None and row.is_settled and not self.stops.is_unseen(row):
             raise self._broken("I4 a settled step is not worked again", what)
         if row is not None and done.attempt != row.attempt:
             raise self._broken("I2 the attempt of the row is worked", f"{what}, the row is at {row.attempt}")

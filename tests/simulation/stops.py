@@ -14,7 +14,7 @@ from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.recorded_names import UNDO_SUFFIX
 from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepKind, StepStatus
-from pikkuflow.domain.step import Step
+from pikkuflow.domain.step import Place, Step
 from pikkuflow.domain.stop import Cancellation, Stopped
 from pikkuflow.domain.transitions import RUN_TRANSITIONS
 from pikkuflow.domain.undo import Undo
@@ -87,6 +87,15 @@ class Stops:
         status = self._tables.runs[run_id].status
         if status is not RunStatus.COMPENSATING if kind is StepKind.COMPENSATION else status not in OPEN_RUN:
             raise self._broken("nothing begins in a stopped run", f"{run_id} {step}: it is {status}")
+
+    def is_unseen(self, row: StepRow) -> bool:
+        """A stop has ended the row of a retry that its pass began without a write: it learns of it by its outcome, which is refused.
+
+        Only what may have to be undone, or must not run twice, is begun by a write (design 2, 3.7).
+        """
+        is_plain = row.undo_task is None and row.retries > 0 and not Place.is_queue(row.place)
+        is_stopped = self._tables.runs[row.run_id].status not in OPEN_RUN
+        return is_stopped and is_plain and row.status is not StepStatus.SUCCEEDED
 
     def unwanted(self, run_id: RunId, step: str, attempt: int) -> None:
         """An attempt was told that it works in vain. A run that was stopped goes on no more, nor does an attempt that is outdated."""
