@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from pikkuflow.adapters.memory.tables import Tables
 from pikkuflow.domain.ids import RunId
-from pikkuflow.domain.status import RunStatus
+from pikkuflow.domain.status import SETTLED_RUN, RunStatus
+from pikkuflow.domain.stop import CANCEL_CODE
 from pikkuflow.engine.run_handle import Run
 from pikkuflow.engine.runtime import Runtime
-from pikkuflow.errors import StoreUnavailable
+from pikkuflow.errors import RunSettled, StoreUnavailable
 from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.processes import Node, Process
 from tests.simulation.stage import Stage
@@ -65,9 +66,17 @@ class Callers:
             except StoreUnavailable:
                 self._stage.scheduler.sleep(1.0)
                 continue
+            except RunSettled:
+                return self._ended(run_id)
             if status in {RunStatus.RUNNING, RunStatus.SUSPENDED}:
                 raise Violation("what is called off is stopped", f"{run_id} is {status}")
             return status
+
+    def _ended(self, run_id: RunId) -> RunStatus:
+        run = self._tables.runs[run_id]
+        if run.status not in SETTLED_RUN or run.code == CANCEL_CODE:
+            raise Violation("only a run that ended otherwise is not called off", f"{run_id} is {run.status}, {run.code}")
+        return run.status
 
     @staticmethod
     def _check_again(run_id: RunId, first: RunStatus, second: RunStatus) -> None:
