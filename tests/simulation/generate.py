@@ -106,13 +106,17 @@ class _Generator:
         return Start(
             run=f"r{index}",
             parts=self._parts(depth=0),
-            at=r.choice((0.0, 0.0, 0.0, 3.0)),
+            at=max(r.choice((0.0, 0.0, 0.0, 3.0)), self._at_a_look()),
             delay=r.choice((0.0,) * 7 + (5.0,)),
             reads=r.random() < 0.3,
             twice=r.random() < 0.1,
             inline=r.random() < 0.15 or (self._undoes and self._undo.random() < 0.1),
             hands_over=r.random() < 0.2,
         )
+
+    def _at_a_look(self) -> float:
+        """Often the time at which people look, so that an early answer meets a gate that is just being reached."""
+        return 3.0 if self._has_gates and self._gates.random() < 0.4 else 0.0
 
     def _parts(self, depth: int) -> tuple[Part, ...]:
         parts: list[Part] = []
@@ -203,7 +207,7 @@ class _Generator:
             return Gate(name, kind, after=after)
         timeout = r.choice((None, None, 0.0, 4.0, 30.0))
         is_answered = timeout is None or r.random() < 0.7
-        return Gate(name, kind, timeout, after if is_answered else None, early=r.random() < 0.3)
+        return Gate(name, kind, timeout, after if is_answered else None, early=r.random() < 0.5)
 
     def _member(self, depth: int) -> Do | Child:
         if depth < 2 and self._random.random() < 0.15:
