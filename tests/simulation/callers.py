@@ -75,7 +75,9 @@ class Callers:
     def _ended(self, run_id: RunId) -> RunStatus:
         run = self._tables.runs[run_id]
         if run.status not in SETTLED_RUN or run.code == CANCEL_CODE:
-            raise Violation("only a run that ended otherwise is not called off", f"{run_id} is {run.status}, {run.code}")
+            raise Violation(
+                "only a run that ended otherwise is not called off", f"{run_id} is {run.status}, {run.code}"
+            )
         return run.status
 
     @staticmethod
