@@ -134,9 +134,9 @@ class OpenPass:
     def next_no(self) -> int:
         """The next number in the order of the run (``first_no``)."""
         if self._no is None:
-            first, after = first_no(self.run.seen), first_no(self.run.seen + 1)
-            known = (no for row in self.history.steps for no in (row.begun_no, row.settled_no or 0) if no < after)
-            self._no = max(first, *known, first)
+            # The rows are read after the run is taken: an outcome that came between has the next epoch's number, and is known all the same.
+            known = (no for row in self.history.steps for no in (row.begun_no, row.settled_no or 0))
+            self._no = max(first_no(self.run.seen), *known, 0)
         self._no += 1
         return self._no
 
