@@ -47,6 +47,7 @@ JOBS: Final = (
     Job(peer="dbos", mode="child", workloads="chain,latency,fanout", sizes=_SLOW_SIZE),
     Job(peer="pikkuflow", mode="many", workloads="chain,start"),
     Job(peer="dbos", mode="queue", workloads="chain,latency"),
+    Job(peer="pikkuflow", mode="quick", workloads="chain,latency"),
     Job(peer="pikkuflow", mode="fan", workloads="fanout", is_quick=True),
     Job(peer="absurd", mode="fast", workloads="chain,latency,history,start"),
     Job(peer="dbos", mode="inline", workloads="latency", sizes=_FAR_SIZE, is_far=True),
@@ -58,7 +59,4 @@ JOBS: Final = (
     Job(peer="dbos", mode="inline", workloads="cost", is_once=True),
     Job(peer="absurd", mode="fast", workloads="cost", is_once=True),
 )
-"""In an order in which whoever is compared stands side by side; every second round runs it backwards.
-
-Quick steps and group commit get modes of ``pikkuflow_peer.py`` here once they are built.
-"""
+"""In an order in which whoever is compared stands side by side; every second round runs it backwards."""

@@ -42,6 +42,11 @@ _FIGURES: Final = (
     ("commits/run", "cost", "commits_per_run"),
 )
 
+_COUNTED: Final = (
+    "What a step costs in round trips, commits, fsyncs and messages, and what an idle worker asks of Redis and of the database, "
+    "is counted by `tests/integration/counts`."
+)
+
 Series = dict[int, float]
 """A figure by round."""
 
@@ -72,15 +77,17 @@ class Rounds:
         """What was measured, in the order in which it was first seen."""
         return list(dict.fromkeys(name for name, _, _ in self.series))
 
-    def ratios(self, target: Target) -> list[float]:
-        """Ours over theirs, within each round that has both."""
+    def values(self, target: Target) -> list[float]:
+        """Ours over theirs, within each round that has both; ours alone where it is compared with nobody."""
         ours = self.series.get((target.ours, target.workload, target.figure), {})
+        if target.theirs is None:
+            return list(ours.values())
         theirs = self.series.get((target.theirs, target.workload, target.their_figure or target.figure), {})
         return [value / theirs[number] for number, value in ours.items() if theirs.get(number)]
 
     def cpu_ratios(self, target: Target) -> list[float]:
         """What ours uses of the machine over what theirs does, for the same work."""
-        return self.ratios(replace(target, figure="cpu_ms", their_figure=None))
+        return [] if target.theirs is None else self.values(replace(target, figure="cpu_ms", their_figure=None))
 
 
 def short(value: float) -> str:
@@ -96,7 +103,8 @@ def spread(values: Sequence[float]) -> str:
     return middle if len(values) == 1 else f"{middle} ({short(min(values))}-{short(max(values))})"
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose columns stand below each other as text, too."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:
@@ -109,13 +117,13 @@ def ratio_table(rounds: Rounds) -> str:
     """Each promise, and what was measured."""
     rows = []
     for target in TARGETS:
-        if ratios := rounds.ratios(target):
-            relation = "<=" if target.is_time else ">="
+        if values := rounds.values(target):
+            relation = "<=" if target.is_ceiling else ">="
             limits = [f"{relation} {limit:g}" if limit is not None else "" for limit in (target.must, target.aim)]
             used = rounds.cpu_ratios(target)
-            verdict = target.verdict(statistics.median(ratios))
-            rows.append([target.title, spread(ratios), *limits, verdict, spread(used) if used else ""])
-    return _markdown(["ours / theirs", "ratio", "must", "aim", "reached", "CPU, ours / theirs"], rows)
+            found = spread(values) if target.over_rounds is statistics.median else short(target.over_rounds(values))
+            rows.append([target.title, found, *limits, target.verdict(values), spread(used) if used else ""])
+    return markdown(["ours / theirs", "ratio", "must", "aim", "reached", "CPU, ours / theirs"], rows)
 
 
 def figure_table(rounds: Rounds) -> str:
@@ -126,34 +134,33 @@ def figure_table(rounds: Rounds) -> str:
         cells = [rounds.series.get((name, workload, figure)) for _, workload, figure in shown]
         if any(cells):
             rows.append([name, *("" if cell is None else spread(list(cell.values())) for cell in cells)])
-    return _markdown(["", *(title for title, _, _ in shown)], rows)
+    return markdown(["", *(title for title, _, _ in shown)], rows)
 
 
 def table_of(rounds: Rounds) -> str:
     """Both tables: ratios first, because only they mean something elsewhere."""
-    return f"\n{ratio_table(rounds)}\n\n{figure_table(rounds)}"
+    return f"\n{ratio_table(rounds)}\n\n{_COUNTED}\n\n{figure_table(rounds)}"
 
 
-def publish(source: Path, rounds: Rounds) -> None:
-    """Make these the figures that the repository shows: the JSON, the page's tables and the picture."""
-    if source != _PUBLISHED:
-        shutil.copyfile(source, _PUBLISHED)
-    found = [(target, rounds.ratios(target)) for target in TARGETS]
-    shown = [
-        Bar(
-            title=target.title,
-            times_faster=1 / statistics.median(ratios) if target.is_time else statistics.median(ratios),
-        )
-        for target, ratios in found
-        if ratios
-    ]
-    _PAGE.with_name("performance.svg").write_text(bars(shown))
+def compared(rounds: Rounds) -> list[Bar]:
+    """Each comparison that was measured, as times faster."""
+    found = [(target, rounds.values(target)) for target in TARGETS if target.theirs is not None]
+    medians = [(target, statistics.median(ratios)) for target, ratios in found if ratios]
+    return [Bar(title=one.title, times_faster=1 / ratio if one.is_ceiling else ratio) for one, ratio in medians]
+
+
+def publish(source: Path, rounds: Rounds, *, page: Path = _PAGE, published: Path = _PUBLISHED) -> None:
+    """Make these the figures that the repository shows: the JSON, the page's tables and the picture beside it."""
+    if source != published:
+        published.parent.mkdir(exist_ok=True)
+        shutil.copyfile(source, published)
+    page.with_name("performance.svg").write_text(bars(compared(rounds)))
     machine = ", ".join(f"{key} {value}" for key, value in rounds.machine.items())
     versions = ", ".join(f"{name} {version}" for name, version in sorted(rounds.versions.items()))
     picture = "![Times faster than others](performance.svg)"
     figures = f"{_BEGIN}\n\n{picture}\n{table_of(rounds)}\n\nMachine: {machine}.\n\nVersions: {versions}.\n\n{_END}"
-    page = _PAGE.read_text()
-    _PAGE.write_text(page[: page.index(_BEGIN)] + figures + page[page.index(_END) + len(_END) :])
+    text = page.read_text()
+    page.write_text(text[: text.index(_BEGIN)] + figures + text[text.index(_END) + len(_END) :])
 
 
 def main() -> None:

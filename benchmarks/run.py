@@ -10,8 +10,10 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,14 +28,15 @@ _LIMIT_SECONDS: Final = 400
 
 
 def chosen_jobs(options: argparse.Namespace) -> tuple[Job, ...]:
-    """The jobs that the command line asks for."""
-    return tuple(
-        job
+    """The jobs that the command line asks for, each with those of its workloads that it asks for."""
+    wanted = set(filter(None, options.workloads.split(",")))
+    jobs = (
+        replace(job, workloads=",".join(one for one in job.workloads.split(",") if not wanted or one in wanted))
         for job in JOBS
         if (job.is_quick or not options.quick)
         and (not options.only or any(part in job.name for part in options.only.split(",")))
-        and (not options.workloads or set(options.workloads.split(",")) & set(job.workloads.split(",")))
     )
+    return tuple(job for job in jobs if job.workloads)
 
 
 def measured(job: Job, servers: Servers) -> dict[str, Any] | None:
@@ -61,18 +64,20 @@ def measured(job: Job, servers: Servers) -> dict[str, Any] | None:
     return {**json.loads(lines[-1]), "name": job.name}
 
 
-def measure_rounds(jobs: Sequence[Job], rounds: int, servers: Servers) -> list[dict[str, Any]]:
-    """Every line of every round; odd rounds run the jobs backwards."""
-    found = []
+def measure_rounds(jobs: Sequence[Job], rounds: int, servers: Servers) -> tuple[list[dict[str, Any]], list[str]]:
+    """Every line of every round, and the jobs that failed; odd rounds run the jobs backwards."""
+    found, failed = [], []
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", flush=True)
         for job in jobs if number % 2 == 0 else jobs[::-1]:
             if job.is_once and number > 0:
                 continue
             line = measured(job, servers)
-            if line is not None:
+            if line is None:
+                failed.append(f"{job.name} {job.workloads} in round {number + 1}")
+            else:
                 found.append({**line, "round": number})
-    return found
+    return found, failed
 
 
 def machine() -> dict[str, Any]:
@@ -85,8 +90,8 @@ def machine() -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measure, write ``results/*.json`` and print the table."""
+def main() -> int:
+    """Measure, write ``results/*.json`` and print the table. Gives 1 when something could not be measured, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="pikkuflow and Celery only")
@@ -99,15 +104,18 @@ def main() -> None:
         python_of(job.peer)
     begun = time.perf_counter()
     with running_servers() as servers:
-        lines = measure_rounds(jobs, options.rounds, servers)
+        lines, failed = measure_rounds(jobs, options.rounds, servers)
     options.out.parent.mkdir(exist_ok=True)
-    result = {"machine": machine(), "took_s": round(time.perf_counter() - begun), "lines": lines}
+    result = {"machine": machine(), "took_s": round(time.perf_counter() - begun), "failed": failed, "lines": lines}
     options.out.write_text(json.dumps(result, indent=1) + "\n")
     print(table_of(Rounds.of(result)))
     print(
         f"\n{options.out} has everything; python -m benchmarks.report --publish makes it the table of docs/performance.md"
     )
+    if failed:
+        print(f"\nNot measured: {'; '.join(failed)}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, Unpack, cast, overload
 
@@ -39,6 +40,7 @@ from pikkuflow.adapters.redis import RedisHints, RedisLeases, redis_url_of
 from pikkuflow.adapters.sql import DueColumnHints, SqlLeases, SqlRunStore
 from pikkuflow.adapters.system_clock import SystemClock
 from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version, dispatch_of
+from pikkuflow.domain.duration import run_timeout_of
 from pikkuflow.domain.gate_act import AuditEntry
 from pikkuflow.engine.group_commit import GroupWriter
 from pikkuflow.engine.orchestrate import HELPERS
@@ -137,6 +139,7 @@ class PikkuFlow:
         version: str | None = None,
         dispatch: str | None = None,
         quick: bool = False,
+        timeout: float | timedelta | str | None = None,
         planned_steps: Sequence[str] | None = None,
         deterministic: bool = False,
         task_options: Mapping[str, Any] | None = None,
@@ -151,6 +154,7 @@ class PikkuFlow:
         version: str | None = None,
         dispatch: str | None = None,
         quick: bool = False,
+        timeout: float | timedelta | str | None = None,
         planned_steps: Sequence[str] | None = None,
         deterministic: bool = False,
         task_options: Mapping[str, Any] | None = None,
@@ -164,12 +168,14 @@ class PikkuFlow:
             version: what a change of the body is told by; else a hash of its code (D17).
             dispatch: ``"auto"``, ``"queue"`` or ``"inline"`` for its steps; else the setting.
             quick: outcomes of its steps in place may be kept for 10 ms and written together; after a crash these steps repeat.
+            timeout: how long a run of it may take in all; one that takes longer fails and is undone. A start may say otherwise.
             planned_steps: names of the steps it will take, shown with its runs.
             deterministic: it always takes exactly ``planned_steps``.
             task_options: further options of its Celery task, such as ``ignore_result``.
 
         Raises:
             WorkflowDefinitionError: the function is a generator or coroutine, takes no ``wf``, or the name is another workflow's.
+            DurationError: the timeout is 0 or no duration.
         """
 
         def register(body: Callable[..., Any]) -> Any:
@@ -182,6 +188,7 @@ class PikkuFlow:
                 quick=quick,
                 planned_steps=None if planned_steps is None else tuple(planned_steps),
                 deterministic=deterministic,
+                timeout_seconds=run_timeout_of(timeout, workflow=name or self._name_of(body)),
             )
             self.registry.add(definition)
             return self._task_of(definition, task_options or {})
@@ -202,9 +209,7 @@ class PikkuFlow:
             name: the workflow's and its Celery task's name.
             nodes: the nodes by id, each a ``Node`` or a mapping of the same fields.
             entry: the id, or ids, of the nodes that a run begins with.
-            choices: see ``GraphChoices``.
-
-        Raises ``WorkflowDefinitionError``, which names the node and what is wrong with it.
+            choices: see ``GraphChoices``. Raises ``WorkflowDefinitionError``, which names the node and what is wrong with it.
         """
         definition = graph_definition(name, nodes, entry, choices)
         self.registry.add(definition)

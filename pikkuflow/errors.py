@@ -218,7 +218,7 @@ class ResultTimeout(_RunError):
 
 
 class RunSettled(_RunError):
-    """The run has ended, so no signal, decision or resume reaches it; nothing was changed."""
+    """The run has ended, so no signal, decision, resume or cancel reaches it; nothing was changed."""
 
     code = "RUN_SETTLED"
     status = 409

@@ -313,6 +313,10 @@ class Postgres:
         """The rows of a query."""
         return self._kept.execute(query).fetchall()
 
+    def do(self, statement: str) -> None:
+        """Execute a statement that gives no rows."""
+        self._kept.execute(statement)
+
     def number(self, query: str) -> int:
         """The one number that a query gives."""
         return int(self.rows(query)[0][0])

@@ -43,6 +43,15 @@ def chain(wf: Workflow, steps: int) -> int:
     return x
 
 
+@pikku.workflow(name="bench.quick", quick=True)
+def quick_chain(wf: Workflow, steps: int) -> int:
+    """W1: the same, with outcomes of consecutive steps written together."""
+    x = 0
+    for _ in range(steps):
+        x = wf.do(inc.s(x))
+    return x
+
+
 @pikku.workflow(name="bench.parked", queue="parked")
 def parked(wf: Workflow, steps: int) -> int:
     """W5: as chain, on a queue that nobody consumes."""
@@ -73,6 +82,13 @@ def replayed(wf: Workflow, steps: int) -> int:
         x = wf.do(inc.s(x))
     wf.do("last", inc.s(x), dispatch="queue")
     return x
+
+
+@pikku.workflow(name="bench.nap")
+def nap(wf: Workflow, seconds: float) -> float:
+    """Growth: a run that sleeps."""
+    wf.sleep(seconds)
+    return seconds
 
 
 @pikku.workflow(name="bench.crash")

@@ -3,7 +3,8 @@
 Modes:
     place: steps in place, the default.
     queue: ``pikkuflow_dispatch = "queue"``: each step on a step worker.
-    many: as place, started by ``start_many`` with fifty runs a call.
+    quick: as place, with the workflow's steps marked ``quick=True``.
+    many: as place, started by ``start_many`` with fifty runs a call, and ``pikkuflow_group_commit = True``.
     fan: parallel steps, one message each, and chunked by ten.
 """
 
@@ -38,6 +39,9 @@ from measure import (
 HERE = Path(__file__).resolve().parent
 BATCH, CHUNK = 50, 10
 
+_SETTINGS = {"queue": {"PIKKUFLOW_DISPATCH": "queue"}, "many": {"PIKKUFLOW_GROUP_COMMIT": "1"}}
+"""The opt-ins of a mode that are settings."""
+
 
 class PikkuFlowPeer:
     """pikkuflow in one mode."""
@@ -47,8 +51,7 @@ class PikkuFlowPeer:
         self.postgres = Postgres(options.database, f"bench_pikkuflow_{options.mode}")
         os.environ["BENCH_BROKER"] = options.broker
         os.environ["BENCH_PIKKUFLOW_DATABASE"] = self.postgres.url.replace("postgresql://", "postgresql+psycopg://")
-        if options.mode == "queue":
-            os.environ["PIKKUFLOW_DISPATCH"] = "queue"
+        os.environ |= _SETTINGS.get(options.mode, {})
         import pikkuflow_app  # noqa: PLC0415 - it reads the variables above
         from redis import Redis  # noqa: PLC0415 - with it
 
@@ -56,11 +59,12 @@ class PikkuFlowPeer:
         from pikkuflow.adapters.sql import migrations  # noqa: PLC0415 - with it
 
         self.app, self.call = pikkuflow_app, Call
+        self.chain = pikkuflow_app.quick_chain if options.mode == "quick" else pikkuflow_app.chain
         migrations.upgrade(os.environ["BENCH_PIKKUFLOW_DATABASE"])
         Redis.from_url(options.broker).flushdb()
         self.worker = self.start_worker(options.processes)
         for _ in range(50):
-            self.app.chain.start(1).result(timeout=120)
+            self.chain.start(1).result(timeout=120)
 
     def start_worker(self, processes: int) -> subprocess.Popen[bytes]:
         """A worker, with everything left out that a broker on one machine does not need."""
@@ -89,31 +93,29 @@ class PikkuFlowPeer:
         """Start the runs of W1."""
         if self.options.mode != "many":
             for _ in range(runs):
-                self.app.chain.start(steps)
+                self.chain.start(steps)
             return
         for first in range(0, runs, BATCH):
-            self.app.chain.start_many([self.call((steps,)) for _ in range(min(BATCH, runs - first))])
+            self.chain.start_many([self.call((steps,)) for _ in range(min(BATCH, runs - first))])
 
     # --- workloads ---------------------------------------------------------------------------------------------------
     def w1(self) -> Numbers:
         """Many runs submitted at once."""
         runs, steps = self.options.runs, self.options.steps
-        before, begun = self.ended("bench.chain"), time.perf_counter()
+        before, begun = self.ended(self.chain.name), time.perf_counter()
         self.start_all(runs, steps)
-        await_all(lambda: self.ended("bench.chain") >= before + runs)
+        await_all(lambda: self.ended(self.chain.name) >= before + runs)
         seconds = time.perf_counter() - begun
         took = self.postgres.rows(
             "SELECT extract(epoch FROM finished_at - created_at) FROM pikkuflow_run "
-            f"WHERE workflow = 'bench.chain' ORDER BY created_at DESC LIMIT {runs}"
+            f"WHERE workflow = '{self.chain.name}' ORDER BY created_at DESC LIMIT {runs}"
         )
         return chain_numbers(seconds, runs, steps, [float(row[0]) for row in took])
 
     def w2(self) -> Numbers:
         """One run at a time."""
         steps = self.options.steps
-        took = timed_each(
-            self.options.latency_runs, lambda: expect(self.app.chain.start(steps).result(timeout=30), steps)
-        )
+        took = timed_each(self.options.latency_runs, lambda: expect(self.chain.start(steps).result(timeout=30), steps))
         return latency_numbers(took, steps)
 
     def w3(self) -> Numbers:
@@ -168,7 +170,7 @@ class PikkuFlowPeer:
 
     def cost(self) -> Numbers:
         """What a step costs the database."""
-        return self.postgres.cost(lambda steps: self.app.chain.start(steps).result(timeout=60))
+        return self.postgres.cost(lambda steps: self.chain.start(steps).result(timeout=60))
 
 
 def main() -> None:

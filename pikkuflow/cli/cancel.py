@@ -7,8 +7,7 @@ import click
 from pikkuflow.cli.context import extension, runtime
 from pikkuflow.cli.output import json_option, say
 from pikkuflow.cli.runs import run_option
-from pikkuflow.domain.status import SETTLED_RUN, RunStatus
-from pikkuflow.errors import RunSettled
+from pikkuflow.domain.status import RunStatus
 
 __all__ = ["cancel"]
 
@@ -29,9 +28,6 @@ def cancel(ctx: click.Context, run_id: str, *, reason: str | None, json_: bool) 
     """Call a run off: its child runs too, and what they did is undone."""
     runtime(ctx)
     run = extension(ctx).runs.get(run_id)
-    before = run.head().status
-    if before in SETTLED_RUN:
-        raise RunSettled(f"Run {run_id!r} has ended ({before.value}); nothing was cancelled.", run_id)
     status = run.cancel(reason)
-    text = f"Run {run_id} {_TEXTS.get(status, f'has ended meanwhile: {status.value}')}."
+    text = f"Run {run_id} {_TEXTS[status]}."
     say({"id": run_id, "status": status.value}, text, json_=json_)

@@ -110,6 +110,7 @@ def _facts(run: Run) -> list[tuple[str, Any]]:
         ("started", short_time(run.created_at)),
         ("completed", short_time(run.finished_at)),
         ("due", short_time(run.due_at)),
+        ("deadline", short_time(run.deadline_at)),
         ("error", run.error.message if run.error else None),
         ("input", run.input),
         ("output", run.output),

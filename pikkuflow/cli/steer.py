@@ -41,6 +41,9 @@ def _json(kind: type, shape: str) -> Any:
 @click.option("--kwargs", callback=_json(dict, "a JSON object of keyword arguments, such as '{\"cents\": 5}'"))
 @click.option("--run-id", help="The run's id; starting the same id twice is the same run.")
 @click.option("--owner", help="Whose run it is.")
+@click.option(
+    "--run-timeout", metavar="DURATION", help="How long the run may take in all, such as 90s or 2h; then it is undone."
+)
 @click.option("--inline", is_flag=True, help="Run the whole of it in this process: no broker, no worker, as durable.")
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
 @click.option(
@@ -53,9 +56,10 @@ def start(
 ) -> None:
     """Start a run of WORKFLOW with ARGS, a JSON list."""
     runtime(ctx)
-    task = extension(ctx).workflow_named(workflow).using(run_id=options["run_id"], owner=options["owner"])
+    order = extension(ctx).workflow_named(workflow)
+    starter = order.using(run_id=options["run_id"], owner=options["owner"], timeout=options["run_timeout"])
     try:
-        run = (task.run_inline if inline else task.start)(*args, **options["kwargs"])
+        run = (starter.run_inline if inline else starter.start)(*args, **options["kwargs"])
     except TypeError as error:
         raise click.UsageError(f"The arguments do not fit workflow {workflow!r}: {error}") from error
     if not (wait or inline):

@@ -84,13 +84,18 @@ class PassRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOpening:
-    """A pass asks for its run. ``passes_lost_limit`` unclosed passes in a row without a new outcome suspend the run (PASS_LOST)."""
+    """A pass asks for its run. ``passes_lost_limit`` unclosed passes in a row without a new outcome suspend the run (PASS_LOST).
+
+    ``lightly``: the answer need not wait for the disk. A database server that dies may forget such an opening, which fences its pass, so
+    nothing is worked in the pass before a write of it was answered that did wait.
+    """
 
     run_id: RunId
     pass_id: PassId
     holder: Holder
     lease_seconds: float
     passes_lost_limit: int
+    lightly: bool = False
 
 
 class PassRefusal(StrEnum):
@@ -169,7 +174,8 @@ class Closing:
     ``broke_off``: the pass ended by something that is not the run's, which counts in ``passes_lost`` like an unclosed one, without its
     mark. The mark and the count are cleared by an in-place outcome, never by closing. ``outcomes`` are in-place outcomes recorded
     first, in the same transaction; when one of them is refused, the pass is released with news and without a status, so that another
-    meets what is there.
+    meets what is there. ``expected`` are rows that the pass inserted lightly: when one of them is not there, the database's server died
+    and forgot it, and news is raised for the pass that inserts it again.
 
     COMPENSATING stops an open run to undo it: rows end as with a settled status, the fans' counters go (every outcome is news from
     here on), and news is raised for the pass that undoes. ``unwinds`` closes a pass of an unwind: it is written over compensating
@@ -186,6 +192,7 @@ class Closing:
     raise_news: bool = False
     broke_off: bool = False
     outcomes: tuple[StepWrite, ...] = ()
+    expected: tuple[StepName, ...] = ()
     unwinds: bool = False
 
     def moves(self, status: RunStatus) -> bool:

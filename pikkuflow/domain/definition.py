@@ -31,8 +31,9 @@ class WorkflowDefinition:
 
     ``body`` is called as ``body(wf, *args, **kwargs)``. ``version`` is ``code_version(body)`` unless its author gave one (D17).
     ``queue`` and ``dispatch`` of None leave the choice to routes and settings. ``planned_steps`` and ``deterministic`` are shown with
-    the run (spec 1.3). ``quick``: outcomes of its steps may be kept for a moment and written together (issue C). A workflow with a
-    ``graph`` is walked instead of called; its ``body`` only says what it is started with.
+    the run (spec 1.3). ``quick``: outcomes of its steps may be kept for a moment and written together (issue C). ``timeout_seconds``: how
+    long a run of it may take, unless its start says otherwise. A workflow with a ``graph`` is walked instead of called; its ``body`` only
+    says what it is started with.
 
     Raises ``WorkflowDefinitionError`` when the function cannot be a workflow: it is a generator or a coroutine, or takes no ``wf``.
     """
@@ -45,6 +46,7 @@ class WorkflowDefinition:
     planned_steps: tuple[str, ...] | None = None
     deterministic: bool = False
     quick: bool = False
+    timeout_seconds: float | None = None
     graph: Graph | None = None
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from pikkuflow.errors import DurationError
 
-__all__ = ["LONGEST_SECONDS", "seconds_of"]
+__all__ = ["LONGEST_SECONDS", "run_timeout_of", "seconds_of"]
 
 _UNIT_SECONDS: Final = {
     "ms": 0.001,
@@ -57,6 +57,23 @@ def seconds_of(value: float | timedelta | str, *, what: str) -> float:
     else:
         raise _refusal(value, what, f"it is a {type(value).__name__}")
     return _checked(seconds, value, what)
+
+
+def run_timeout_of(value: float | timedelta | str | None, *, workflow: str) -> float | None:
+    """Seconds that a whole run may take (issue D, Build 7); None is no limit.
+
+    Raises:
+        DurationError: the value is no duration (``seconds_of``), or 0: such a run could never end in time.
+    """
+    if value is None:
+        return None
+    what = f"timeout of a run of {workflow!r}"
+    seconds = seconds_of(value, what=what)
+    if not seconds:
+        raise DurationError(
+            f"{what}: a run with timeout={value!r} could never complete.", hint="Leave it out for no limit."
+        )
+    return seconds
 
 
 def _as_float(value: float, what: str) -> float:

@@ -7,7 +7,16 @@ from pikkuflow.domain.ids import StepName
 from pikkuflow.domain.status import SuspendCode
 from pikkuflow.domain.step import Step
 
-__all__ = ["child_ended", "lease_expired", "message_expired", "overdue", "passes_lost", "timed_out"]
+__all__ = [
+    "child_ended",
+    "lease_expired",
+    "lost_and_stopped",
+    "message_expired",
+    "overdue",
+    "passes_lost",
+    "run_timed_out",
+    "timed_out",
+]
 
 
 def lease_expired(step: StepName, attempts: int) -> Failure:
@@ -17,6 +26,14 @@ def lease_expired(step: StepName, attempts: int) -> Failure:
         message=f"Step {step!r} lost its worker: its lease expired on attempt {attempts} and no attempt is left.",
         code="STEP_LEASE_EXPIRED",
     )
+
+
+def lost_and_stopped(row: Step) -> Failure:
+    """A step whose worker is gone while its run is undone: what retries it has are not used (design 3.7)."""
+    if row.attempt >= row.attempts_allowed:
+        return lease_expired(row.name, row.attempt)
+    text = f"Step {row.name!r} lost its worker on attempt {row.attempt}; its run was stopped, so it is not tried again."
+    return Failure(type="pikkuflow.errors.StepLeaseExpired", message=text, code="STEP_LEASE_EXPIRED")
 
 
 def message_expired(step: StepName) -> Failure:
@@ -32,6 +49,15 @@ def timed_out(step: StepName, seconds: float, attempt: int) -> Failure:
     """An attempt that took longer than the step's ``timeout``; what it still comes to is refused."""
     text = f"Attempt {attempt} of step {step!r} took longer than its timeout of {seconds:g} s."
     return Failure(type="TimeoutError", message=text, code="STEP_TIMEOUT")
+
+
+def run_timed_out(seconds: float | None) -> Failure:
+    """A run that took longer than its own ``timeout`` (issue D, Build 7); what it did is undone."""
+    return Failure(
+        type="TimeoutError",
+        message=f"The run took longer than its timeout of {seconds or 0.0:g} s.",
+        code="RUN_TIMEOUT",
+    )
 
 
 def overdue(row: Step) -> Failure:

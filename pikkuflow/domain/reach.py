@@ -88,6 +88,9 @@ def move_for_row(row: Step, *, resend: bool = False) -> Move:
 
 
 def _move_for_dispatched(row: Step, *, resend: bool) -> Move:
+    if row.is_waiting and row.is_expired:
+        # No claim can take it any more, so nobody else need see it (design 1).
+        return Move.OVERDUE
     if row.status is StepStatus.PENDING:
         return Move.SEND if row.is_due else Move.WAIT
     if row.is_overdue:

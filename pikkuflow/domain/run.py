@@ -25,7 +25,8 @@ class NewRun:
     """A run about to be inserted: no status yet.
 
     ``input`` is the codec's text of ``{"args": [...], "kwargs": {...}}``; ``wire`` the small JSON of where it came from (spec 1.1);
-    ``delay_seconds`` keeps its first pass back (countdown, eta); ``handover`` what a Celery canvas wants done with the outcome.
+    ``delay_seconds`` keeps its first pass back (countdown, eta); ``timeout_seconds`` is how long it may take, counted from the moment at
+    which its first pass may open; ``handover`` what a Celery canvas wants done with the outcome.
     """
 
     id: RunId
@@ -38,6 +39,7 @@ class NewRun:
     planned_steps: str | None = None
     deterministic: bool = False
     delay_seconds: float | None = None
+    timeout_seconds: float | None = None
     parent: ParentStep | None = None
     handover: str | None = None
 
@@ -55,7 +57,7 @@ class InsertedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A stored run."""
+    """A stored run. ``deadline_at`` was fixed by its start, from ``timeout_seconds``, and never moves."""
 
     id: RunId
     workflow: str
@@ -78,6 +80,8 @@ class Run:
     lost: bool
     passes_lost: int
     due_at: datetime | None
+    timeout_seconds: float | None
+    deadline_at: datetime | None
     parent: ParentStep | None
     handover: str | None
     delivered_at: datetime | None

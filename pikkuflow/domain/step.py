@@ -144,6 +144,8 @@ class Step:
     from_step: StepName | None
     group: str | None
     author: str | None
+    expires_in_seconds: float | None = None
+    """How far ahead ``expires_at`` was when the row was read, negative once it is past (None without one)."""
     undo_task: str | None = None
     begun_no: int = 0
     settled_no: int | None = None
@@ -162,6 +164,11 @@ class Step:
     def is_settled(self) -> bool:
         """It has its final outcome; ``failed`` always means exhausted (D2)."""
         return self.status in SETTLED_STEP
+
+    @property
+    def is_waiting(self) -> bool:
+        """No worker has taken its current attempt."""
+        return self.status in {StepStatus.PENDING, StepStatus.SCHEDULED}
 
     @property
     def is_overdue(self) -> bool:

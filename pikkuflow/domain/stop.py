@@ -26,10 +26,14 @@ def cancelled_failure(reason: str | None) -> Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancellation:
-    """A run is called off. ``error`` becomes the run's, and stays through its unwind; its code becomes the run's code."""
+    """A run is called off. ``error`` becomes the run's, and stays through its unwind; its code becomes the run's code.
+
+    ``ending`` is the status that it has when there is nothing to undo.
+    """
 
     run_id: RunId
     error: Failure
+    ending: RunStatus = RunStatus.CANCELLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

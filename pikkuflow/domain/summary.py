@@ -55,6 +55,8 @@ class RunHead:
     started_at: datetime
     completed_at: datetime | None
     """Only for settled runs."""
+    deadline_at: datetime | None = None
+    """When it has to have ended, if it has a ``timeout``."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: times as ISO text, absent fields left out."""
@@ -67,6 +69,7 @@ class RunHead:
             "error": None if self.error is None else {"message": self.error},
             "startedAt": self.started_at.isoformat(),
             "completedAt": None if self.completed_at is None else self.completed_at.isoformat(),
+            "deadlineAt": None if self.deadline_at is None else self.deadline_at.isoformat(),
         }
         return {key: value for key, value in shown.items() if value is not None}
 
@@ -140,6 +143,7 @@ def head_of(run: Run) -> RunHead:
         error=_message(run.error),
         started_at=run.created_at,
         completed_at=(run.finished_at or run.updated_at) if run.status in SETTLED_RUN else None,
+        deadline_at=run.deadline_at,
     )
 
 

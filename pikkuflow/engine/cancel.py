@@ -9,7 +9,7 @@ from pikkuflow.engine.deliver import deliver
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import wake_runs
 
-__all__ = ["cancel_run"]
+__all__ = ["cancel_run", "stop_run"]
 
 
 def cancel_run(rt: Runtime, run_id: RunId, reason: str | None) -> RunStatus | None:
@@ -18,7 +18,13 @@ def cancel_run(rt: Runtime, run_id: RunId, reason: str | None) -> RunStatus | No
     A run that is settled, or already being undone, is left as it is (T11.37, T11.38). A process that dies between a parent and its children
     leaves them to the parent's unwind, which cancels those that still live. Raises ``StoreUnavailable``.
     """
-    stopped = rt.store.cancel_run(Cancellation(run_id=run_id, error=cancelled_failure(reason)))
+    return stop_run(rt, Cancellation(run_id=run_id, error=cancelled_failure(reason)))
+
+
+def stop_run(rt: Runtime, request: Cancellation) -> RunStatus | None:
+    """As ``cancel_run``, for whatever reason; the child runs below it are cancelled with the same words."""
+    run_id = request.run_id
+    stopped = rt.store.cancel_run(request)
     if stopped is None:
         return None
     if stopped.parent is not None:
@@ -28,7 +34,7 @@ def cancel_run(rt: Runtime, run_id: RunId, reason: str | None) -> RunStatus | No
     if stopped.wake:
         wake_runs(rt, [stopped.run])
     for child in stopped.children:
-        cancel_run(rt, child, reason)
+        cancel_run(rt, child, request.error.message)
     return stopped.status
 
 

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from pikkuflow.domain.act import RunRef
-from pikkuflow.domain.command import PlannedCall, Recorded
+from pikkuflow.domain.command import PlannedCall, Recorded, StepCall
+from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.ids import RunId, StepName, invocation_id
 from pikkuflow.domain.run import NewRun, ParentStep, Run
 from pikkuflow.domain.step import Step
@@ -43,7 +44,10 @@ def work_child(p: OpenPass, name: StepName, child: RunId) -> Step | None:
     works_child = p.works_child
     p.ask(lambda: works_child(child))
     row: Step | None = p.ask(lambda: p.rt.store.get_step(p.run.id, name))
-    return row if row is not None and row.is_settled else None
+    if row is None or not row.is_settled:
+        return None
+    p.goes_on_after(row)
+    return row
 
 
 def child_of(p: OpenPass, planned: PlannedCall) -> NewRun:
@@ -67,8 +71,15 @@ def child_of(p: OpenPass, planned: PlannedCall) -> NewRun:
         wire=_wire_of(run, planned.name),
         planned_steps=None if plan is None else json.dumps(list(plan)),
         deterministic=definition.deterministic if definition is not None else False,
+        timeout_seconds=_timeout_of(call, definition),
         parent=None if call.detached else ParentStep(run_id=run.id, step=planned.name),
     )
+
+
+def _timeout_of(call: StepCall, definition: WorkflowDefinition | None) -> float | None:
+    if call.timeout_seconds is not None:
+        return call.timeout_seconds
+    return None if definition is None else definition.timeout_seconds
 
 
 def _wire_of(run: Run, step: StepName) -> str:

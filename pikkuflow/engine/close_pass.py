@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pikkuflow.domain import loss
 from pikkuflow.domain.act import Closed, Closing, RunRef
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import StepName
@@ -26,15 +27,15 @@ from pikkuflow.ports import PassOutcome
 from pikkuflow.replay.outcome import Completed, Failed, Outcome
 from pikkuflow.replay.park import Parked, ParkReason
 
-__all__ = ["closing_of", "failed_closing", "outcome_of", "send_after"]
+__all__ = ["closing_of", "failed_closing", "outcome_of", "overdue_closing", "send_after"]
 
 
 def closing_of(p: OpenPass, outcome: Outcome) -> Closing | None:
     """The last write for what the pass found. None: another pass owns the run, nothing may be written."""
-    if isinstance(outcome, Completed):
-        return _completed(p, outcome.value)
     if isinstance(outcome, Failed):
         return _failed(p, outcome.error, outcome.code)
+    if isinstance(outcome, Completed):
+        return overdue_closing(p) if p.is_overdue else _completed(p, outcome.value)
     return _parked(p, outcome.parked)
 
 
@@ -43,6 +44,11 @@ def failed_closing(run: Run, failure: Failure, *, undo: bool, sent: tuple[StepNa
     event = RunEvent.CANCEL if failure.code == CANCEL_CODE else RunEvent.FAIL
     status = next_run_status(run.status, RunEvent.UNWIND if undo else event)
     return Closing(status=status, error=failure, code=failure.code, sent=sent)
+
+
+def overdue_closing(p: OpenPass) -> Closing:
+    """The run took longer than its own ``timeout`` (issue D, Build 7): it failed, also when its body has just come to its end."""
+    return failed_closing(p.run, loss.run_timed_out(p.run.timeout_seconds), undo=p.may_undo, sent=tuple(p.sent))
 
 
 def outcome_of(closing: Closing | None) -> PassOutcome:
@@ -100,6 +106,8 @@ def _parked(p: OpenPass, parked: Parked) -> Closing | None:
     if parked.reason is ParkReason.STOPPED:
         # A row may have moved under the pass without any news, such as to its next attempt: the body did not get as far as it can.
         return Closing(sent=tuple(p.sent), raise_news=True)
+    if p.is_overdue:
+        return overdue_closing(p)
     if parked.reason is ParkReason.SUSPENDED:
         return _suspended(p, parked)
     return Closing(

@@ -32,6 +32,8 @@ class Compensator:
     def __init__(self, p: OpenPass) -> None:
         self._p = p
         self._in_pass = Place.in_pass(p.ref.pass_id)
+        self._reached: set[StepName] = set()
+        """What was brought as far as it gets: the plan asks for it again as long as it has not ended."""
         self._next_seq = max((row.seq for row in p.history.steps), default=-1) + 1
 
     def advance(self, ready: Sequence[Candidate]) -> list[StepName]:
@@ -39,10 +41,12 @@ class Compensator:
 
         Raises ``Parked`` when the pass must end.
         """
-        away = [one for one in ready if self._travels(one)]
+        fresh = [one for one in ready if one.name not in self._reached]
+        self._reached.update(one.name for one in fresh)
+        away = [one for one in fresh if self._travels(one)]
         self._send(away)
         sent = {one.name for one in away}
-        return [one.undo_name for one in ready if one.name not in sent and self._undo(one)]
+        return [one.undo_name for one in fresh if one.name not in sent and self._undo(one)]
 
     def _undo(self, one: Candidate) -> bool:
         return self._undo_child(one) if one.forward.kind is StepKind.CHILD else self._undo_here(one)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pikkuflow.domain.act import ClaimRefusal, ClaimRequest, Claims, RunRef
 from pikkuflow.domain.ids import ClaimId, RunId, StepName
 from pikkuflow.domain.run import Run
-from pikkuflow.domain.status import RunStatus
+from pikkuflow.domain.status import Dispatch, RunStatus
 from pikkuflow.domain.step import Step
 from pikkuflow.engine.missing_task import suspend_for_missing_task
 from pikkuflow.engine.orchestrate import orchestrate
@@ -85,9 +85,16 @@ def _work(rt: Runtime, run: Run, claimed: Sequence[Step], *, wakes: bool) -> boo
 
 def _go_on(rt: Runtime, run: Run, *, may_continue: bool) -> None:
     if may_continue and rt.consumes(run.workflow) and not rt.is_stopping():
-        orchestrate(rt, [run.id])
+        orchestrate(rt, [run.id], lightly=_is_sent_on(rt, run))
     else:
         wake_runs(rt, [RunRef(id=run.id, workflow=run.workflow)])
+
+
+def _is_sent_on(rt: Runtime, run: Run) -> bool:
+    """Its next step will be sent, too: the pass between the two works nothing."""
+    definition = rt.registry.find(run.workflow)
+    wish = (definition and definition.dispatch) or rt.settings.dispatch
+    return run.status is RunStatus.RUNNING and wish == Dispatch.QUEUE
 
 
 def _refuse_mismatch(run_id: RunId, task: str, claims: Claims) -> None:

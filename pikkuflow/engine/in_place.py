@@ -213,6 +213,7 @@ class _Attempt:
         call, assigned = self._assigned.call, self._assigned
         return (
             assigned.starts
+            or self._p.is_light
             or self._p.rt.settings.record_start_seconds <= 0
             or needs_recorded_start(
                 retries=assigned.step.retries,

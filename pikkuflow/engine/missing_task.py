@@ -17,7 +17,7 @@ from pikkuflow.engine.close_pass import send_after
 from pikkuflow.engine.describe_error import failure_of
 from pikkuflow.engine.front_door import open_door
 from pikkuflow.engine.runtime import Runtime
-from pikkuflow.engine.suspensions import backoff_seconds
+from pikkuflow.engine.suspensions import backoff_seconds, unwind_backoff_seconds
 from pikkuflow.engine.tell import warn
 from pikkuflow.errors import StepFunctionMismatch, TaskNotFound
 
@@ -30,8 +30,9 @@ def suspend_for_missing_task(rt: Runtime, run_id: RunId, steps: Sequence[tuple[S
     """Make the steps pending again, spend no attempt, and suspend the run with TASK_NOT_FOUND and a time at which it is tried again.
 
     A run that is held goes on undisturbed. Most likely the pass that sent the message is just closing, so it is asked for a few times; a
-    run that stays held gets its step sent again by a sweep. Raises ``StepFunctionMismatch`` when the row names another
-    task than the message, before anything is written (T6.15).
+    run that stays held gets its step sent again by a sweep. A run that is being undone stays so, and is tried again in the same way.
+
+    Raises ``StepFunctionMismatch`` when the row names another task than the message, before anything is written (T6.15).
     """
     if not _is_wanted(rt, run_id, steps, task):
         return
@@ -105,13 +106,14 @@ def _suspend(rt: Runtime, ref: PassRef, steps: Sequence[tuple[StepName, int]], e
 
 
 def _closing(rt: Runtime, history: History, steps: Sequence[tuple[StepName, int]], error: TaskNotFound) -> Closing:
-    code = SuspendCode.TASK_NOT_FOUND
+    code, returned = SuspendCode.TASK_NOT_FOUND, tuple(name for name, _ in steps)
     if history.run.status not in OPEN_RUN:
-        return Closing()
+        # The unwind keeps its status and error; its next pass sends the compensation again.
+        return Closing(due_seconds=unwind_backoff_seconds(rt, history), returned=returned)
     return Closing(
         status=next_run_status(history.run.status, RunEvent.SUSPEND),
         code=code,
         error=failure_of(error),
         due_seconds=backoff_seconds(rt, history, code),
-        returned=tuple(name for name, _ in steps),
+        returned=returned,
     )

@@ -34,6 +34,11 @@ _OUTCOMES: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatu
 class OpenPass:
     """A pass that holds its run. ``works_child`` is given when the caller waits for the whole run (``run_inline``)."""
 
+    is_light = False
+    """Its opening may be forgotten by a server that dies: nothing may be worked in it yet."""
+    expected: tuple[StepName, ...] = ()
+    """Rows that it inserted lightly."""
+
     def __init__(
         self, rt: Runtime, history: History, definition: WorkflowDefinition | None, works_child: WorkChild | None = None
     ) -> None:
@@ -109,10 +114,13 @@ class OpenPass:
             return False
         return self._is_quick if call.quick is None else call.quick
 
-    def insert(self, steps: Sequence[NewStep], *, joined: bool = False) -> None:
+    def insert(self, steps: Sequence[NewStep], *, joined: bool = False, lightly: bool = False) -> None:
         """Insert rows, all or none. Parks when the pass is fenced or the run stopped."""
         self.flush()
-        self._seen([self._asked(lambda: self.rt.store.insert_steps(self.ref, steps, joined=joined))])
+        store = self.rt.store
+        self._seen([self._asked(lambda: store.insert_steps(self.ref, steps, joined=joined, lightly=lightly))])
+        if lightly:
+            self.expected += tuple([step.name for step in steps])
 
     def start_child(self, step: NewStep, child: NewRun, *, result: str | None = None) -> None:
         """Insert a child run and the row that it works. Parks when the pass is fenced or the run stopped."""
@@ -126,14 +134,14 @@ class OpenPass:
     def next_no(self) -> int:
         """The next number in the order of the run (``first_no``)."""
         if self._no is None:
-            first, after = first_no(self.run.seen), first_no(self.run.seen + 1)
-            known = (no for row in self.history.steps for no in (row.begun_no, row.settled_no or 0) if no < after)
-            self._no = max(first, *known, first)
+            # The rows are read after the run is taken: an outcome that came between has the next epoch's number, and is known all the same.
+            known = (no for row in self.history.steps for no in (row.begun_no, row.settled_no or 0))
+            self._no = max(first_no(self.run.seen), *known, 0)
         self._no += 1
         return self._no
 
-    def rest_on(self, row: Step) -> None:
-        """What begins from here on comes after that outcome, which the pass has seen without loading its news (a child worked here)."""
+    def goes_on_after(self, row: Step) -> None:
+        """The body is told of a row that settled elsewhere while this pass was open: what begins from here on may rest on it."""
         self._no = max(self.next_no(), row.settled_no or 0)
 
     def reach_gate(self, step: NewStep) -> GateReached:
@@ -162,7 +170,12 @@ class OpenPass:
             raise Parked(ParkReason.STOPPED)
 
     def yield_if_due(self) -> None:
-        """Park between two steps when the pass has had its time, or the worker stops (design 2). An inline run goes on."""
+        """Park between two steps when the pass has had its time, or the worker stops (design 2). An inline run goes on.
+
+        So does it when the run's own time is over, inline or not: the end of the pass is the run's.
+        """
+        if self.is_overdue:
+            raise Parked(ParkReason.YIELDED)
         if self.works_child is not None:
             return
         spent = self.rt.clock.monotonic() - self._opened_at
@@ -184,6 +197,21 @@ class OpenPass:
         """Another pass is worth it in that time; the earliest counts."""
         if seconds is not None:
             self.due_seconds = seconds if self.due_seconds is None else min(seconds, self.due_seconds)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the run's deadline. None: it has none, or is being undone, which takes the time that it takes."""
+        run = self.run
+        if self.unwinds or run.deadline_at is None:
+            return None
+        # By the database's clock alone: an opening's run was updated at the very moment of it.
+        return (run.deadline_at - run.updated_at).total_seconds() - self.seconds_open()
+
+    @property
+    def is_overdue(self) -> bool:
+        """The run's own time is over."""
+        left = self.seconds_left
+        return left is not None and left <= 0
 
     def seconds_open(self) -> float:
         """Since the pass opened."""
@@ -210,6 +238,9 @@ class OpenPass:
             answer is not None and answer.written and write.status in _OUTCOMES
             for write, answer in zip(writes, answers, strict=True)
         )
+        if any(answer is not None and answer.written for answer in answers):
+            # It waited for the disk, and so for what was written before it.
+            self.is_light = False
         if outcomes:
             self.is_lost = False
             self.worked += outcomes

@@ -26,7 +26,7 @@ _HELPERS: Final = Semaphore(HELPERS)
 _SOONEST_SECONDS: Final = 0.2
 
 
-def orchestrate(rt: Runtime, run_ids: Sequence[RunId]) -> None:
+def orchestrate(rt: Runtime, run_ids: Sequence[RunId], *, lightly: bool = False) -> None:
     """Work one pass over each run, in order; what one of them raises does not keep the others back.
 
     With a group writer they are worked at once, by this thread and up to ``HELPERS`` more of the process, so that they have something to
@@ -34,14 +34,14 @@ def orchestrate(rt: Runtime, run_ids: Sequence[RunId]) -> None:
 
     A run that is held, or whose start is not due, gets a hint and the message succeeds (D11). Runs that the message cannot reach in its
     time (``pass_seconds``), or because the worker stops, get one for now. A settled run is answered by its opening: the door was taken
-    and is released again, which costs no statement (T8.5).
+    and is released again, which costs no statement (T8.5). ``lightly`` is as in ``work_pass``.
 
     Raises:
         NoLeaseService: the engine was composed without leases (T8.4); nothing was opened.
         Exception: the first error of a pass (``StoreUnavailable``), after all were worked.
         BaseException: ``SystemExit`` and the like, at once (with several threads: when each has ended the pass in hand).
     """
-    message = _Message(rt, run_ids)
+    message = _Message(rt, run_ids, lightly=lightly)
     wanted = len(run_ids) - 1 if rt.writer is not None else 0
     others = [thread for _ in range(wanted) if (thread := _started(message)) is not None]
     message.work()
@@ -70,8 +70,9 @@ def _started(message: _Message) -> Thread | None:
 class _Message:
     """The runs of one message, which one thread works or several."""
 
-    def __init__(self, rt: Runtime, run_ids: Sequence[RunId]) -> None:
+    def __init__(self, rt: Runtime, run_ids: Sequence[RunId], *, lightly: bool) -> None:
         self._rt = rt
+        self._lightly = lightly
         self._left = deque(run_ids)
         self._is_begun = False
         self._lock = Lock()
@@ -83,7 +84,7 @@ class _Message:
         """Work runs while there are any that may be begun."""
         while (run_id := self._next()) is not None:
             try:
-                _work(self._rt, run_id)
+                _work(self._rt, run_id, lightly=self._lightly)
             except NoLeaseService as error:
                 self._left.clear()
                 self._fatal = error
@@ -120,9 +121,10 @@ def _note(rt: Runtime, run_id: RunId, error: Exception) -> None:
         rt.hints.leave(run_id, SOON_SECONDS)
 
 
-def _work(rt: Runtime, run_id: RunId) -> None:
-    result = work_pass(rt, run_id)
-    if result.end is PassEnd.HELD:
+def _work(rt: Runtime, run_id: RunId, *, lightly: bool) -> None:
+    result = work_pass(rt, run_id, lightly=lightly)
+    # A pass that was opened lightly may have been fenced by a server that died and forgot it: nobody else has the run then.
+    if result.end is PassEnd.HELD or (lightly and result.end is PassEnd.SUPERSEDED):
         rt.hints.leave(run_id, SOON_SECONDS)
     if result.end is PassEnd.NOT_DUE:
         rt.hints.leave(run_id, seconds_until_due(rt, run_id))

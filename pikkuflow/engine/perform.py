@@ -65,9 +65,7 @@ class Performer:
         self._insert(planned, joined=reach.joined)
         self._warn_of_length(reach)
         self._refuse_missing(planned)
-        # A chunk is claimed whole, and a time that an attempt may take begins with its claim.
-        chunk = 1 if any(call.call.has_deadline for call in reach.calls) else reach.chunk
-        is_sent = self._send(planned, chunk=chunk)
+        is_sent = self._send(planned, chunk=1 if any(_travels_alone(item) for item in planned) else reach.chunk)
         answers = tuple([self._answer(item, is_sent=is_sent) for item in planned])
         self._p.has_in_flight = self._p.has_in_flight or any(isinstance(answer, Waiting) for answer in answers)
         return answers
@@ -132,7 +130,8 @@ class Performer:
             if joined:
                 fan = FanId(leaving[0].name)
                 leaving = [replace(step, fan_id=fan) for step in leaving]
-            self._p.insert(leaving, joined=joined)
+            # Nobody works them before a claim, which waits for the disk.
+            self._p.insert(leaving, joined=joined, lightly=True)
         if others:
             self._p.insert([step for step in others if step is not None])
 
@@ -190,6 +189,7 @@ class Performer:
         if item.move is Move.GATE:
             return pass_gate(self._p, item.call, step)
         if item.move is Move.DISPATCH or item.move is Move.SEND:
+            self._note_expiry(step, row)
             return self._waiting(SOON_SECONDS if not is_sent else step.delay_seconds)
         if item.move is Move.SLEEP:
             return self._sleep(item, step)
@@ -217,6 +217,7 @@ class Performer:
             return self._known(row)
         if row.child_run_id is not None:
             return self._work_child(item, row.child_run_id)
+        self._note_expiry(step, row)
         # A message that left for a row that was due brings it on: another pass would find the same, at once and again.
         return self._waiting(None if row.is_due else row.due_in_seconds)
 
@@ -276,14 +277,18 @@ class Performer:
 
     def _work_child(self, item: _Planned, child: RunId) -> Recorded | Waiting:
         settled = work_child(self._p, item.call.name, child)
-        if settled is None:
-            return self._waiting(None)
-        self._p.rest_on(settled)
-        return self._known(settled)
+        return self._waiting(None) if settled is None else self._known(settled)
 
     def _waiting(self, due_seconds: float | None) -> Waiting:
         self._p.note_due(due_seconds)
         return Waiting(due_in_seconds=due_seconds)
+
+    def _note_expiry(self, step: NewStep, row: Step | None) -> None:
+        """A queue that nobody consumes gives no news: the pass that comes then ends the step."""
+        if row is None:
+            self._p.note_due(step.expires_seconds)
+        elif row.is_waiting:
+            self._p.note_due(row.expires_in_seconds)
 
     def _lost(self, step: NewStep, attempt: int, *, exhausted: bool) -> None:
         event = StepLost(run_id=self._p.run.id, step=step.name, attempt=attempt, exhausted=exhausted)
@@ -297,6 +302,11 @@ class Performer:
                 f"{threshold} steps: every pass replays all of them. Split the work into child runs.",
                 run_id=self._p.run.id,
             )
+
+
+def _travels_alone(item: _Planned) -> bool:
+    """A chunk is claimed whole: the time an attempt may take begins then, and a process that dies spends an attempt of each member."""
+    return item.call.call.has_deadline or (item.step is not None and item.step.retries == 0)
 
 
 def _unknown(name: StepName, task: str | None) -> TaskNotFound:

@@ -216,10 +216,11 @@ class Run(Generic[R]):
             reason: the run's error from now on; ``run.status().error`` shows it.
 
         Returns:
-            The status that the run has then. One that has ended, or is being undone already, is left as it is.
+            The status that the run has then. One that is being undone already, or was called off before, is left as it is.
 
         Raises:
             PayloadError: the reason is no text; nothing was changed.
+            RunSettled: it has ended otherwise than by a cancel; nothing was changed.
             RunNotFound: there is no such run.
         """
         rt = self._runtime()

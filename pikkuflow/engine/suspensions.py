@@ -12,7 +12,7 @@ from pikkuflow.engine.runtime import Runtime
 from pikkuflow.errors import TaskNotFound
 from pikkuflow.replay.park import Parked, ParkReason
 
-__all__ = ["backoff_seconds", "missing_task"]
+__all__ = ["backoff_seconds", "missing_task", "unwind_backoff_seconds"]
 
 _FIRST_SECONDS: Final = 5.0
 _LONGEST_SECONDS: Final = 600.0
@@ -26,7 +26,19 @@ def backoff_seconds(rt: Runtime, history: History, code: SuspendCode) -> float:
     run = history.run
     if run.status is not RunStatus.SUSPENDED or run.code != code:
         return _FIRST_SECONDS
-    headway = max([run.created_at, *(step.settled_at or step.created_at for step in history.steps)])
+    return _without_headway(rt, history)
+
+
+def unwind_backoff_seconds(rt: Runtime, history: History) -> float:
+    """The same for a run that is being undone, which is never shown as suspended; at most until the time that it waits for anyway."""
+    run, seconds = history.run, _without_headway(rt, history)
+    if run.due_at is None or run.due_at <= run.updated_at:
+        return seconds
+    return min(seconds, (run.due_at - run.updated_at).total_seconds())
+
+
+def _without_headway(rt: Runtime, history: History) -> float:
+    headway = max([history.run.created_at, *(step.settled_at or step.created_at for step in history.steps)])
     idle = (rt.clock.now() - headway).total_seconds()
     return min(_LONGEST_SECONDS, max(_FIRST_SECONDS, idle))
 

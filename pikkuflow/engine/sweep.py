@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from pikkuflow.domain.act import RunRef, StepMessage, SweepRequest, Swept
+from pikkuflow.engine.deadlines import end_overdue_runs
 from pikkuflow.engine.deliver import Delivery, deliver
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import routed
@@ -53,7 +54,7 @@ class SweepCounts:
     redispatched: int = 0
     """Steps that were not sent, or sent and not picked up, or whose claim lapsed."""
     woken: int = 0
-    """Runs with a sleep, a retry or a start that is due."""
+    """Runs with a sleep, a retry or a start that is due, and those whose own time was over."""
     retried: int = 0
     """Dispatched retries that are due."""
     delivered: int = 0
@@ -160,6 +161,7 @@ class _Sweep:
         if self._kind is SweepKind.STALLED:
             counts += self._deliver()
         if self._kind is SweepKind.SCHEDULED:
+            counts += SweepCounts(woken=end_overdue_runs(self._rt))
             self._forget_leases()
             if self._startup:
                 self._leave_hints()

@@ -97,7 +97,7 @@ class _Unwind:
                 self._p.note_due(row.lease_seconds)
                 self._p.note_due(row.due_in_seconds)
             return False
-        lost = loss.overdue(row) if row.is_overdue else loss.lease_expired(row.name, row.attempt)
+        lost = loss.overdue(row) if row.is_overdue else loss.lost_and_stopped(row)
         self._write(row, StepStatus.FAILED, lost)
         return True
 

@@ -14,7 +14,7 @@ from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, SuspendCod
 from pikkuflow.domain.transitions import RunEvent, next_run_status
 from pikkuflow.engine.break_off import broken_closing, is_outage, unread_closing
 from pikkuflow.engine.close_later import close_later
-from pikkuflow.engine.close_pass import closing_of, failed_closing, outcome_of, send_after
+from pikkuflow.engine.close_pass import closing_of, failed_closing, outcome_of, overdue_closing, send_after
 from pikkuflow.engine.describe_error import failure_of
 from pikkuflow.engine.front_door import Door, open_door
 from pikkuflow.engine.open_pass import OpenPass, WorkChild
@@ -66,10 +66,11 @@ _REFUSED = {
 }
 
 
-def work_pass(rt: Runtime, run_id: RunId, *, works_child: WorkChild | None = None) -> PassResult:
+def work_pass(rt: Runtime, run_id: RunId, *, works_child: WorkChild | None = None, lightly: bool = False) -> PassResult:
     """Open a pass over the run, work it as far as it goes here, close it, and send what follows.
 
     ``works_child`` is given by a caller that waits for the whole run; it opens the next pass itself, so no wake-up is sent for this run.
+    ``lightly``: the pass will hardly work anything itself, and its opening need not wait for the disk (``PassOpening``).
 
     Raises ``NoLeaseService``, ``StoreUnavailable``, and a ``BaseException`` that ended the pass (``SystemExit``): the run goes on.
     """
@@ -78,18 +79,21 @@ def work_pass(rt: Runtime, run_id: RunId, *, works_child: WorkChild | None = Non
     if door is None:
         return PassResult(end=PassEnd.HELD)
     try:
-        return _Pass(rt, run_id, pass_id, door, works_child).work()
+        return _Pass(rt, run_id, pass_id, door, works_child, lightly=lightly).work()
     finally:
         door.close()
 
 
 class _Pass:
-    def __init__(self, rt: Runtime, run_id: RunId, pass_id: PassId, door: Door, works_child: WorkChild | None) -> None:
+    def __init__(
+        self, rt: Runtime, run_id: RunId, pass_id: PassId, door: Door, works_child: WorkChild | None, *, lightly: bool
+    ) -> None:
         self._rt = rt
         self._run_id = run_id
         self._pass_id = pass_id
         self._door = door
         self._works_child = works_child
+        self._lightly = lightly
 
     def work(self) -> PassResult:
         """Open, work, close."""
@@ -100,6 +104,7 @@ class _Pass:
             holder=rt.holder(),
             lease_seconds=rt.settings.run_lease_seconds,
             passes_lost_limit=rt.settings.passes_lost,
+            lightly=self._lightly,
         )
         try:
             opened = rt.store.open_pass(opening)
@@ -124,15 +129,22 @@ class _Pass:
     def _work_opened(self, history: History) -> PassResult:
         rt, run = self._rt, history.run
         definition = rt.registry.find(run.workflow)
+        p = self._opened(history, definition)
         if run.status not in OPEN_RUN:
             # What undoes a run is on its rows: its code is not asked for.
-            return self._unwind(OpenPass(rt, history, definition, self._works_child))
+            return self._unwind(p)
+        if p.is_overdue:
+            return self._ended(p, overdue_closing(p))
         if definition is None:
             closing = _unknown_workflow(rt, history)
             return self._close(history, closing, due_seconds=closing.due_seconds)
-        p = OpenPass(rt, history, definition, self._works_child)
         changed = _other_version(p, definition)
         return self._replay(p, definition) if changed is None else self._close(history, changed, due_seconds=None)
+
+    def _opened(self, history: History, definition: WorkflowDefinition | None) -> OpenPass:
+        p = OpenPass(self._rt, history, definition, self._works_child)
+        p.is_light = self._lightly
+        return p
 
     def _replay(self, p: OpenPass, definition: WorkflowDefinition) -> PassResult:
         outcome = self._outcome(p, definition)
@@ -156,7 +168,8 @@ class _Pass:
         if closing is None:
             warn(self._rt, "Another pass took the run; nothing more was written.", run_id=self._run_id)
             return PassResult(end=PassEnd.SUPERSEDED)
-        return self._close(p.history, closing, due_seconds=p.due_seconds)
+        closing = replace(closing, expected=p.expected)
+        return self._close(p.history, closing, due_seconds=p.due_seconds, seconds_left=p.seconds_left)
 
     def _outcome(self, p: OpenPass, definition: WorkflowDefinition) -> Outcome | None:
         rt = self._rt
@@ -193,7 +206,9 @@ class _Pass:
             p.broken = error
             return None
 
-    def _close(self, history: History, closing: Closing, *, due_seconds: float | None) -> PassResult:
+    def _close(
+        self, history: History, closing: Closing, *, due_seconds: float | None, seconds_left: float | None = None
+    ) -> PassResult:
         ref = PassRef(run_id=history.run.id, pass_id=history.pass_id)
         try:
             closed = self._rt.store.close_pass(ref, closing)
@@ -204,13 +219,16 @@ class _Pass:
         if closed is None:
             warn(self._rt, "Another pass took the run; its end was not written.", run_id=self._run_id)
             return PassResult(end=PassEnd.SUPERSEDED)
-        send_after(self._rt, history.run, closing, closed, due_seconds=due_seconds, wake=self._works_child is None)
-        return _result(closed, due_seconds)
+        hint, wake = _earlier(due_seconds, seconds_left), self._works_child is None
+        send_after(self._rt, history.run, closing, closed, due_seconds=hint, wake=wake)
+        # Without a time of its own, what it waits for may come at any moment.
+        return _result(closed, None if due_seconds is None else hint)
 
     def _let_go(self, p: OpenPass, error: BaseException) -> None:
         """The pass ends by something that is not the run's: what it learned is recorded, another pass goes on in a while."""
         p.flush_at_last()
         closing = self._broken(p.run, error, worked=p.worked > 0, sent=tuple(p.sent))
+        closing = replace(closing, expected=p.expected)
         _tell(p, PassOutcome.INTERRUPTED)
         try:
             closed = self._rt.store.close_pass(p.ref, closing)
@@ -284,6 +302,11 @@ def _tell(p: OpenPass, outcome: PassOutcome) -> None:
             seconds=p.seconds_open(),
         ),
     )
+
+
+def _earlier(due_seconds: float | None, seconds_left: float | None) -> float | None:
+    known = [seconds for seconds in (due_seconds, seconds_left) if seconds is not None]
+    return max(0.0, min(known)) if known else None
 
 
 def _result(closed: Closed, due_seconds: float | None) -> PassResult:

@@ -48,6 +48,7 @@ class RunStore(GateStore, StoppingStore, Protocol):
         """Insert each run unless its id is there; answers in the order given.
 
         A new run is ``running`` with ``news = 1, seen = 0``; a delayed one also has ``due_at`` and a time before which no pass opens.
+        ``timeout_seconds`` sets its ``deadline_at``, counted from there (else from now), which no later act moves.
         An existing run is never touched (spec 9.2, T-run-id: the same id twice is the same run).
         """
         ...
@@ -58,7 +59,9 @@ class RunStore(GateStore, StoppingStore, Protocol):
         Opens only if no other pass is live by the database's clock. Sets ``pass_id``, ``pass_holder``, ``pass_until`` and
         ``seen = news``. A pass that was there unclosed leaves the run marked ``lost`` and counts in ``passes_lost``. Opening
         again with the
-        same ``pass_id`` is the same opening. The status is left as it is.
+        same ``pass_id`` is the same opening. The status is left as it is. ``updated_at`` of the run that it answers with is its moment.
+        One that is opened ``lightly`` may be forgotten by a server that dies, with all that was written lightly after it; any act that is
+        not written lightly keeps what came before it.
         """
         ...
 
@@ -78,12 +81,15 @@ class RunStore(GateStore, StoppingStore, Protocol):
         """
         ...
 
-    def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
+    def insert_steps(
+        self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False, lightly: bool = False
+    ) -> PassNews | None:
         """Insert pending (sleeps: scheduled) rows with one multi-row insert, if the run is open (compensations: if it unwinds).
 
         Rows that are there by this pass count as done. ``joined`` sets the counter of their ``fan_id`` to the number of rows,
         in the same
-        transaction. None: fenced.
+        transaction. ``lightly``: the answer need not wait for the disk; a server that dies may forget all of the rows, and the closing
+        of the pass has to say that they are ``expected``. None: fenced.
         """
         ...
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pikkuflow.domain.act import PassNews, PassRef
 from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.run import Run
 from pikkuflow.domain.step import NewStep
 from pikkuflow.domain.stop import Beat, Cancellation, StepStanding, Stopped
 
@@ -19,10 +20,14 @@ class StoppingStore(Protocol):
         """Call a run off.
 
         An open run becomes ``compensating`` when a pass is open or anything may have to be undone (``domain.unwind.may_need_undoing``),
-        else ``cancelled``, which tells the parent. Rows that never started become ``cancelled``, rows with a past attempt ``failed``;
-        ``compensating`` also forgets the fans' counters and raises news. Error and code are the request's. Any other run is left as it
-        is. None: there is no such run.
+        else ``ending`` (``cancelled``), which tells the parent. Rows that never started become ``cancelled``, rows with a past attempt
+        ``failed``; ``compensating`` also forgets the fans' counters and raises news. Error and code are the request's. Any other run is
+        left as it is. None: there is no such run.
         """
+        ...
+
+    def overdue_runs(self, limit: int) -> tuple[Run, ...]:
+        """Open runs whose ``deadline_at`` is past by the database's clock, held or not, those overdue longest first; ``limit`` at most."""
         ...
 
     def unwind_child(self, ref: PassRef, step: NewStep, child: RunId) -> PassNews | None:

@@ -290,9 +290,10 @@ class Workflow(Gates):
                 hint=f"Write wf.{verb}({what!r}, task.s(...)).",
             )
         read = self._translate(what, name, step_options(options))
-        if read.has_deadline and read.kind is StepKind.CHILD:
+        if read.heartbeat_seconds is not None and read.kind is StepKind.CHILD:
             raise WorkflowDefinitionError(
-                f"Step {read.name!r} is a run of its own and has no timeout.", hint="Give its steps one."
+                f"Step {read.name!r} is a run of its own and has no heartbeat.",
+                hint="Give its steps a heartbeat_timeout.",
             )
         if read.detached and read.kind is not StepKind.CHILD:
             raise WorkflowDefinitionError(

@@ -72,10 +72,8 @@ class GraphCalls:
             "immutable": True,
         }
         call = self._translate(signature, begin.name, self._options_of(node))
-        if call.has_deadline and call.kind is StepKind.CHILD:
-            raise WorkflowDefinitionError(
-                f"Node {node.id!r} is a run of its own and has no timeout: give its steps one."
-            )
+        if call.heartbeat_seconds is not None and call.kind is StepKind.CHILD:
+            raise WorkflowDefinitionError(f"Node {node.id!r} is a run of its own and has no heartbeat: its steps have.")
         return call if begin.group is None else replace(call, group=begin.group)
 
     def _options_of(self, node: GraphNode) -> StepOptions:

@@ -23,7 +23,7 @@ class StepChoices(TypedDict, total=False):
     as ``"10s"``, or ``"exponential"``. ``no_retry_on``: exception types that are final at once. ``dispatch``: where the step is worked.
     ``record_start``: its start is stored before it works. ``compensate``: False leaves it out when the run is undone.
     ``timeout``: how long one attempt may take, ``heartbeat_timeout``: how long it may go without ``current_step().heartbeat()``; such a
-    step is dispatched, and a late outcome is refused.
+    step is dispatched, and a late outcome is refused. The ``timeout`` of a child run is the whole run's.
     ``quick``: its outcome may be kept for a moment and written with others, so that it may be worked again after a crash; default: as its
     workflow says.
     """

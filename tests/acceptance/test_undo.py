@@ -172,6 +172,43 @@ def test_a_hung_attempt_is_ended_by_the_store(
     assert [line["attempt"] for line in running.journal("ended", run=run)] == [2]
 
 
+def test_a_step_that_waits_for_a_worker_in_vain_is_over_in_time(running: Deployment, shop: Any) -> None:
+    """Issue D, Build 7: nobody consumes its queue, so no message could have said it."""
+    run = shop.nobody.start(2)
+    with pytest.raises(RunFailed, match="expired before a worker took it"):
+        run.result(timeout=SOON)
+    assert released(running, run) == ["tea"]
+
+
+@pytest.mark.parametrize("options", PLACES)
+def test_a_run_that_waits_past_its_timeout_is_undone(running: Deployment, shop: Any, options: dict[str, Any]) -> None:
+    """Issue D, Build 7: the whole run's time, by the database's clock; it sleeps, and ends at its deadline, not a sweep later."""
+    run = shop.waits.start(["tea", "cup"], options, timeout="3s")
+    deadline = run.head().deadline_at
+    assert deadline is not None
+    with pytest.raises(RunFailed, match="longer than its timeout of 3 s"):
+        run.result(timeout=SOON)
+    assert released(running, run) == ["cup", "tea"]
+    head = run.head()
+    assert (head.status, head.code, head.deadline_at) == ("compensated", "RUN_TIMEOUT", deadline)
+    assert head.completed_at is not None
+    assert 0 <= (head.completed_at - deadline).total_seconds() < SOON / 2
+
+
+@pytest.mark.parametrize("options", PLACES)
+def test_a_step_at_work_learns_that_its_runs_time_is_over(
+    running: Deployment, shop: Any, options: dict[str, Any]
+) -> None:
+    """Issue D, Build 7: as with a cancel, at its next heartbeat, whether a pass holds the run or not."""
+    run = shop.works.start(60.0, options, timeout=3)
+    with pytest.raises(RunFailed, match="longer than its timeout of 3 s"):
+        run.result(timeout=20)
+    (forgotten,) = running.journal("forgotten", run=run)
+    assert not forgotten["ok"]
+    assert "stopped" in forgotten["error"]
+    assert released(running, run) == ["tea"]
+
+
 def test_an_inline_run_is_undone_in_its_own_process(shop: Any) -> None:
     """T11.2 without a worker: the caller's process undoes it and returns."""
     run = shop.order.run_inline(["flaky"], "dead", {"retry_delay": 0.1})

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from pikkuflow.domain.ids import RunId, StepName
-from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.engine.execute_step import execute_step
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.errors import TaskNotFound
-from tests.contract.scene import Scene
+from tests.contract.scene import BOOM, Scene, new_step
 from tests.unit.engine.bench import Bench
 
 TASK = "shop.pack"
@@ -84,3 +84,20 @@ def test_a_lapsed_claim_is_no_other_worker(scene: Scene) -> None:
     scene.advance(61)
     execute(a_worker(scene), 1)
     assert scene.run().code == "TASK_NOT_FOUND"
+
+
+def test_a_compensation_whose_task_is_missing_waits_as_if_never_sent(scene: Scene) -> None:
+    """D5: the run is still being undone, by its own error; it is due in a while, and no attempt is spent."""
+    ref = scene.begin()
+    scene.write(ref, StepStatus.SUCCEEDED, result="1", step={"undo_task": TASK})
+    scene.close(ref, status=RunStatus.COMPENSATING, error=BOOM, code="X")
+    scene.open(by="p2")
+    undo = new_step("undo", kind=StepKind.COMPENSATION, task=TASK, from_step=StepName("a"))
+    scene.store.insert_steps(scene.ref(by="p2"), [undo])
+    scene.close(scene.ref(by="p2"), sent=("undo",))
+    assert scene.step("undo").status is StepStatus.SCHEDULED
+    execute_step(a_worker(scene), RunId("r1"), [(StepName("undo"), 1)], TASK, may_continue=False)
+    run, row = scene.run(), scene.step("undo")
+    assert (run.status, run.error, run.code, run.pass_id) == (RunStatus.COMPENSATING, BOOM, "X", None)
+    assert run.due_at is not None
+    assert (row.status, row.attempt, row.sent_at) == (StepStatus.PENDING, 1, None)

@@ -241,8 +241,10 @@ def test_an_expired_step_fails_without_running(scene: Scene) -> None:
     """Design 1: ``expires`` of the signature is a column; the run is told."""
     scene.dispatch("a", expires_seconds=30.0)
     assert scene.step().is_expired is False
+    assert scene.step().expires_in_seconds == pytest.approx(30, abs=2)
     scene.advance(31)
     assert scene.step().is_expired
+    assert scene.step().expires_in_seconds == pytest.approx(-1, abs=2)
     claims = scene.claim()
     assert (claims.claimed, claims.refused, claims.wake) == ((), (("a", ClaimRefusal.EXPIRED),), True)
     step = scene.step()

@@ -19,6 +19,23 @@ def test_a_parked_run_is_free_and_still_running(scene: Scene) -> None:
     assert run.finished_at is None
 
 
+def test_rows_that_are_expected_and_gone_are_news(scene: Scene) -> None:
+    """Rows that were inserted lightly, and forgotten by a server that died, are inserted again by another pass."""
+    ref = scene.begin()
+    scene.insert_steps(ref, "a")
+    assert scene.park(ref, sent=(StepName("a"),), expected=(StepName("a"), StepName("b"))).wake
+    assert scene.step("a").status is StepStatus.SCHEDULED
+    scene.advance(11)
+    assert [found.id for found in scene.store.sweep_stalled(scene.sweep(10)).runs] == ["r1"]
+
+
+def test_rows_that_are_expected_and_there_are_no_news(scene: Scene) -> None:
+    """All that a pass inserted is there: nobody is woken."""
+    ref = scene.begin()
+    scene.insert_steps(ref, "a", "b")
+    assert not scene.park(ref, sent=(StepName("a"),), expected=(StepName("a"), StepName("b"))).wake
+
+
 def test_parking_says_when_to_look_again(scene: Scene) -> None:
     """Design 4: the earliest due time of what is awaited becomes the run's."""
     scene.park(scene.begin(), due_seconds=60.0)

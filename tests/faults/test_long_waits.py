@@ -40,7 +40,7 @@ def test_a_sleep_of_three_visibility_timeouts_is_woken_once(deployment: Deployme
 
     wait_until(is_over, seconds=LONG, every=0.2)
     # Of all that was seen in these six seconds the last may be the wake-up itself.
-    assert len(seen) > 10
+    assert len(seen) > 2
     assert not any(any(counts.values()) for counts in seen[:-1]), seen
     assert len(deployment.journal("opened", run=run)) == 2
     assert [line["step"] for line in deployment.journal("begun", run=run)] == ["before", "after"]

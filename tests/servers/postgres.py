@@ -10,12 +10,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
+import psutil
 import psycopg
 from psycopg import sql
 
@@ -126,6 +128,27 @@ class PostgresServer:
         else:
             self.program.stop()
         self.start()
+
+    @contextmanager
+    def without_log_writers(self, *names: str) -> Iterator[None]:
+        """Keep processes of the server stopped that bring its log to the disk unasked: a commit that waits does that itself."""
+        stopped = self.stop_log_writers(*names)
+        try:
+            yield
+        finally:
+            for process in stopped:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+
+    def stop_log_writers(self, *names: str) -> list[psutil.Process]:
+        """SIGSTOP for them; what was stopped."""
+        found = []
+        for child in self.program.children():
+            with suppress(psutil.NoSuchProcess):
+                if any(name in " ".join(child.cmdline()) for name in names):
+                    child.suspend()
+                    found.append(child)
+        return found
 
     def answers(self) -> bool:
         """Whether a connection can be made now."""

@@ -12,13 +12,16 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import islice
 
+from tests.simulation.gate_mutations import GATE_MUTATIONS
 from tests.simulation.generate import plan_of
 from tests.simulation.ledger import Violation
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.shrink import Failing, find, shrink
+from tests.simulation.stop_mutations import STOP_MUTATIONS
 from tests.simulation.world import World
 
 _BATCH = 50
+_ALL = (*MUTATIONS, *GATE_MUTATIONS, *STOP_MUTATIONS)
 
 
 def _say(line: str = "") -> None:
@@ -126,7 +129,7 @@ def _print_plan(plan: dict[str, object]) -> None:
 # --- deliberate faults --------------------------------------------------------------------------------------------------
 def _prove_mutations(within: int, only: list[int] | None) -> int:
     missed = 0
-    for number, mutation in enumerate(MUTATIONS, start=1):
+    for number, mutation in enumerate(_ALL, start=1):
         if only and number not in only:
             continue
         found = first_found(mutation, within)

@@ -14,7 +14,7 @@ from pikkuflow.engine.run_handle import Run
 from pikkuflow.engine.run_inline import run_inline
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.start import start_runs
-from pikkuflow.errors import LeaseLost, ResultTimeout, RunFailed, RunNotFound, StoreUnavailable
+from pikkuflow.errors import LeaseLost, ResultTimeout, RunCancelled, RunFailed, RunNotFound, StoreUnavailable
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import Plan, Start
 from tests.simulation.processes import Node, Process
@@ -25,6 +25,7 @@ __all__ = ["Clients"]
 
 _RESULT_SECONDS: Final = 3000.0
 _CLIENT_PATIENCE: Final = 10.0
+_FAILED: Final = {RunStatus.FAILED, RunStatus.COMPENSATED, RunStatus.COMPENSATION_FAILED}
 
 
 class Clients:
@@ -93,7 +94,7 @@ class Clients:
             self._results[run_id] = self._insist(
                 lambda: Run[Any](run_id, lambda: self._rt).result(timeout=_RESULT_SECONDS)
             )
-        except RunFailed as error:
+        except (RunFailed, RunCancelled) as error:
             self._results[run_id] = error
         except (ResultTimeout, RunNotFound) as error:
             raise Violation("I7 nothing is stuck", f"no result of {run_id}: {error!r}") from error
@@ -112,8 +113,9 @@ class Clients:
                 raise Violation("a started run is there", run_id)
         for run_id, result in self._results.items():
             run = tables.runs[run_id]
-            if isinstance(result, RunFailed):
-                is_same = run.status is RunStatus.FAILED and run.error is not None and run.error.message in str(result)
+            if isinstance(result, RunFailed | RunCancelled):
+                ends = _FAILED if isinstance(result, RunFailed) else {RunStatus.CANCELLED}
+                is_same = run.status in ends and run.error is not None and run.error.message in str(result)
             else:
                 is_same = run.status is RunStatus.COMPLETED and result == self._rt.codec.decode(run.output or "null")
             if not is_same:

@@ -18,7 +18,7 @@ STORE_OPS: Final = frozenset(
         "claim_steps", "settle_steps", "give_back", "expire_holder", "expire_node", "renew_holders", "sweep_stalled",
         "sweep_undispatched", "sweep_scheduled", "note_sweep", "sweep_ages", "undelivered_runs", "get_run", "get_step",
         "list_steps", "find_runs", "mark_delivered", "put_off_delivery", "record_all", "upcoming",
-        "reach_gate", "settle_gate", "send_signal", "decide",
+        "reach_gate", "settle_gate", "send_signal", "decide", "cancel_run", "unwind_child", "list_attempts", "beat",
     }
 )  # fmt: skip
 SEND_OPS: Final = frozenset({"wake", "send_steps"})
@@ -28,6 +28,7 @@ _MESSAGES: Final = frozenset({FaultKind.LOSE, FaultKind.DOUBLE, FaultKind.DELAY,
 _PORTS: Final = _LOST | _MESSAGES | {FaultKind.SPOIL}
 """What the port itself does."""
 _NODES: Final = frozenset({FaultKind.KILL_NODE, FaultKind.LEAVE, FaultKind.FREEZE})
+_HARMLESS: Final = frozenset({FaultKind.LEAVE, FaultKind.CALL_OFF})
 _WHEN: Final = {FaultKind.LOST_ANSWER: "before", FaultKind.LOST_ACT: "before"}
 _AWAY: Final = {
     FaultKind.STORE_DOWN: "store_down_until",
@@ -41,12 +42,19 @@ _AWAY: Final = {
 
 
 class Faults:
-    """Those of one plan. ``restart`` has a node start again after a time."""
+    """Those of one plan. ``restart`` has a node start again after a time, ``call_off`` has somebody call a run off."""
 
-    def __init__(self, stage: Stage, faults: tuple[Fault, ...], restart: Callable[[Process, float], None]) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        faults: tuple[Fault, ...],
+        restart: Callable[[Process, float], None],
+        call_off: Callable[[int, float], None],
+    ) -> None:
         self._stage = stage
         self._left = list(faults)
         self._restart = restart
+        self._call_off = call_off
         self._look_ahead()
 
     def strike(self, op: str, phase: str) -> FaultKind | None:
@@ -88,12 +96,15 @@ class Faults:
 
     def _happen(self, fault: Fault) -> FaultKind | None:
         stage, process = self._stage, self._stage.process
-        # A warm stop is no fault: nothing is lost, and messages suffice.
-        stage.is_disturbed = stage.is_disturbed or fault.kind is not FaultKind.LEAVE
+        # A warm stop is no fault, nor is a cancel: nothing is lost, and messages suffice.
+        stage.is_disturbed = stage.is_disturbed or fault.kind not in _HARMLESS
         stage.fault_seconds = fault.seconds
         stage.trace(f"*** {fault.kind}", "", (fault.seconds,))
         if fault.kind in _PORTS:
             return fault.kind
+        if fault.kind is FaultKind.CALL_OFF:
+            self._call_off(fault.which, fault.seconds)
+            return None
         if fault.kind in {FaultKind.KILL_CHILD, FaultKind.KILL_CLIENT}:
             stage.kill(process)
             raise Killed

@@ -1,22 +1,50 @@
-"""Generated workflows as bodies, and what they must come to given what their steps came to."""
+"""Generated workflows as bodies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from pikkuflow.adapters.schemas import schema_of
 from pikkuflow.domain.command import StepCall
-from pikkuflow.domain.gate import Schema, gate_name
+from pikkuflow.domain.gate import Schema
+from pikkuflow.domain.recorded_names import UNDO_SUFFIX
 from pikkuflow.domain.status import StepKind
 from pikkuflow.errors import StepFailed
 from pikkuflow.replay.context import Workflow
-from pikkuflow.replay.gates import Approval
 from pikkuflow.replay.options import StepOptions
-from tests.simulation.plan import Act, Child, Do, Gate, GateKind, Gather, Map, Part, Sleep, Spread, State
+from tests.simulation.plan import (
+    Act,
+    CallOff,
+    Child,
+    Do,
+    Gate,
+    GateKind,
+    Gather,
+    Map,
+    Milestone,
+    Part,
+    Sleep,
+    Spread,
+    State,
+)
 
-__all__ = ["Boom", "Call", "Expected", "Translator", "Walk", "acts_of", "body_of", "children_of", "expect", "value_of"]
+__all__ = [
+    "UNDO_TASK",
+    "Boom",
+    "Call",
+    "Translator",
+    "Walk",
+    "acts_of",
+    "body_of",
+    "children_of",
+    "together_in",
+    "value_of",
+]
+
+UNDO_TASK: Final = "u"
+"""What undoes the one task."""
 
 
 class Boom(Exception):
@@ -32,6 +60,7 @@ class Call:
     act: Act | None = None
     workflow: bool = False
     leaves: bool = False
+    undone: bool = False
 
     def __call__(self) -> Any:
         """Only there so that a type checker takes it for something that can be worked."""
@@ -54,7 +83,8 @@ class Translator:
                 quick=options.quick,
             )
         if what.workflow:
-            return StepCall(name=name or what.task, kind=StepKind.CHILD, task=what.task)
+            undo_task = what.task if options.compensate else None
+            return StepCall(name=name or what.task, kind=StepKind.CHILD, task=what.task, undo_task=undo_task)
         return StepCall(
             name=name or what.task,
             kind=StepKind.TASK,
@@ -66,6 +96,7 @@ class Translator:
             quick=options.quick,
             dispatch=options.dispatch,
             options={"leaves": what.leaves},
+            undo_task=UNDO_TASK if what.undone and options.compensate else None,
         )
 
     def schema(self, schema: Any) -> Schema:
@@ -74,7 +105,7 @@ class Translator:
 
     def member(self, task: Any, item: Any) -> Any:
         """The call of one member of a map."""
-        return Call(task.task, f"{task.key}[{item}]")
+        return Call(task.task, f"{task.key}[{item}]", undone=task.undone)
 
 
 def value_of(run_id: str, step: str) -> str:
@@ -112,14 +143,42 @@ def acts_of(workflow: str, parts: Sequence[Part]) -> dict[str, Act]:
     found: dict[str, Act] = {}
     for part in parts:
         if isinstance(part, Do):
-            found[f"{workflow}/{part.name}"] = part.act
+            found.update(_with_undo(f"{workflow}/{part.name}", part.act, part.undo))
         elif isinstance(part, Map):
-            found.update({f"{workflow}/{part.name}[{index}]": act for index, act in enumerate(part.acts)})
+            for index, act in enumerate(part.acts):
+                found.update(_with_undo(f"{workflow}/{part.name}[{index}]", act, part.undo))
         elif isinstance(part, Gather):
             found.update(acts_of(workflow, part.members))
         elif isinstance(part, Spread):
             found.update(acts_of(workflow, (part.first, *part.between)))
     return found
+
+
+def together_in(workflow: str, parts: Sequence[Part]) -> dict[tuple[str, str], str]:
+    """What is begun together in one workflow, a name for each such group by workflow and step.
+
+    What is submitted waits for the next call that needs an outcome, and begins with all that was submitted until then.
+    """
+    found: dict[tuple[str, str], str] = {}
+    _find_together(parts, [], lambda names: found.update({(workflow, name): names[0] for name in names}))
+    return found
+
+
+def _find_together(parts: Sequence[Part], submitted: list[str], begin: Callable[[list[str]], None]) -> None:
+    for part in parts:
+        if isinstance(part, Gather):
+            submitted += [member.name for member in part.members]
+        elif isinstance(part, Spread):
+            submitted.append(part.first.name)
+            _find_together(part.between, submitted, begin)
+        begin(submitted)
+        submitted.clear()
+        if isinstance(part, Map):
+            begin([f"{part.name}[{index}]" for index in range(len(part.acts))])
+
+
+def _with_undo(key: str, act: Act, undo: Act | None) -> dict[str, Act]:
+    return {key: act} if undo is None else {key: act, f"{key}{UNDO_SUFFIX}": undo}
 
 
 def body_of(workflow: str, parts: tuple[Part, ...], does: Does) -> Callable[[Workflow], Any]:
@@ -166,6 +225,12 @@ class Walk:
         self._wf.state.set(part.key, part.name)
         return [before, self._wf.state.get(part.key)]
 
+    def _milestone(self, part: Milestone) -> Any:
+        return self._wf.milestone(part.name)
+
+    def _call_off(self, part: CallOff) -> Any:
+        return self._wf.cancel(part.name)
+
     def _gate(self, part: Gate) -> Any:
         if part.kind is GateKind.SUSPEND:
             return self._wf.suspend(part.name)
@@ -176,18 +241,19 @@ class Walk:
 
     def _map(self, part: Map) -> Any:
         return self._wf.map(
-            Call("t", f"{self._workflow}/{part.name}"),
+            Call("t", f"{self._workflow}/{part.name}", undone=part.undo is not None),
             range(len(part.acts)),
             name=part.name,
             chunk=part.chunk,
             window=part.window,
             retries=part.retries,
             retry_delay=part.delay,
+            compensate=part.compensate,
             **({} if part.dispatch is None else {"dispatch": part.dispatch}),
         )
 
     def _child(self, part: Child) -> Any:
-        return self._wf.do(part.name, self._call(part))
+        return self._wf.do(part.name, self._call(part), compensate=part.compensate)
 
     def _gather(self, part: Gather) -> Any:
         handles = [self._submit(member) for member in part.members]
@@ -200,7 +266,7 @@ class Walk:
         return [*between, handle.result()]
 
     def _submit(self, member: Do | Child) -> Any:
-        options = _options(member) if isinstance(member, Do) else {}
+        options = _options(member) if isinstance(member, Do) else {"compensate": member.compensate}
         return self._wf.submit(member.name, self._call(member), **options)
 
     def _call(self, part: Do | Child) -> Any:
@@ -209,13 +275,15 @@ class Walk:
             return Call(f"{self._workflow}.{part.name}", key, workflow=True)
         if part.is_function:
             return lambda: self._does(key)
-        return Call("t", key, leaves=part.leaves)
+        return Call("t", key, leaves=part.leaves, undone=part.undo is not None)
 
 
 _WORK: Final[Mapping[type, Any]] = {
     Do: Walk._do,
     Sleep: Walk._sleep,
     State: Walk._state,
+    Milestone: Walk._milestone,
+    CallOff: Walk._call_off,
     Gate: Walk._gate,
     Map: Walk._map,
     Child: Walk._child,
@@ -226,106 +294,10 @@ _WORK: Final[Mapping[type, Any]] = {
 
 def _options(part: Do) -> dict[str, Any]:
     options: dict[str, Any] = {"retries": part.retries, "retry_delay": part.delay, "record_start": part.record_start}
+    if not part.compensate:
+        options["compensate"] = False
     if part.dispatch is not None:
         options["dispatch"] = part.dispatch
     if part.quick is not None:
         options["quick"] = part.quick
     return options
-
-
-# --- what must come out -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What a run must have come to: its output, or the step whose failure failed it. ``steps`` are those it must have reached."""
-
-    output: Any
-    failed_step: str | None
-    steps: tuple[str, ...]
-    state: Mapping[str, Any]
-
-
-class _Known:
-    """A ``wf`` that only knows what became of each step."""
-
-    def __init__(self, run_id: str, outcome: Callable[[str], Any]) -> None:
-        self.run_id = run_id
-        self.steps: list[str] = []
-        self._outcome = outcome
-        self.state = self
-        self.values: dict[str, Any] = {}
-        self._sets: dict[str, int] = {}
-
-    def do(self, name: str, _what: Any, **_options: Any) -> Any:
-        return self._settled(name)
-
-    def submit(self, name: str, _what: Any, **_options: Any) -> Any:
-        self.steps.append(name)
-        return _KnownHandle(lambda: self._outcome(name))
-
-    def gather(self, *handles: Any, return_exceptions: bool) -> list[Any]:
-        found = [_tried(handle.result) for handle in handles]
-        return found if return_exceptions else _all(found)
-
-    def map(self, _what: Any, items: Sequence[int], *, name: str, **_options: Any) -> list[Any]:
-        names = [f"{name}[{index}]" for index in items]
-        self.steps.extend(names)
-        return _all([_tried(lambda member=member: self._outcome(member)) for member in names])  # type: ignore[misc]
-
-    def sleep(self, name: str, _seconds: float) -> None:
-        self._settled(name)
-
-    def suspend(self, reason: str) -> None:
-        self._settled(gate_name(StepKind.SUSPEND, reason))
-
-    def wait_for(self, name: str, *, default: Any, **_options: Any) -> Any:
-        try:
-            return self._settled(gate_name(StepKind.SIGNAL, name))
-        except StepFailed:
-            return default
-
-    def approval(self, reason: str, **_options: Any) -> Approval[Any]:
-        outcome = self._settled(gate_name(StepKind.APPROVAL, reason))
-        return Approval(status=outcome["status"], data=outcome.get("data"))
-
-    def set(self, key: str, value: Any) -> None:
-        count = self._sets[key] = self._sets.get(key, 0) + 1
-        self._settled(f"__state:{key}" + ("" if count == 1 else f"#{count - 1}"))
-        self.values[key] = value
-
-    def get(self, key: str) -> Any:
-        return self.values.get(key)
-
-    def _settled(self, name: str) -> Any:
-        self.steps.append(name)
-        return self._outcome(name)
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownHandle:
-    result: Callable[[], Any]
-
-
-def _tried(outcome: Callable[[], Any]) -> Any:
-    try:
-        return outcome()
-    except StepFailed as error:
-        return error
-
-
-def _all(found: list[Any]) -> list[Any]:
-    for one in found:
-        if isinstance(one, StepFailed):
-            raise one
-    return found
-
-
-def expect(run_id: str, workflow: str, parts: Sequence[Part], outcome: Callable[[str], Any]) -> Expected:
-    """What the run must come to when its steps came to what ``outcome`` gives or raises (``StepFailed``)."""
-    known = _Known(run_id, outcome)
-    try:
-        output = Walk(cast("Any", known), workflow, lambda _key: None).walk(parts)
-    except StepFailed as error:
-        return Expected(None, error.step, tuple(known.steps), known.values)
-    return Expected(output, None, tuple(known.steps), known.values)

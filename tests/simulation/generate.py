@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.simulation.plan import (
     Act,
+    CallOff,
     Child,
     Do,
     Fault,
@@ -16,6 +17,7 @@ from tests.simulation.plan import (
     GateKind,
     Gather,
     Map,
+    Milestone,
     Part,
     Plan,
     Sleep,
@@ -40,6 +42,10 @@ _SENDS: Final = ("wake", "send_steps")
 _PLACES: Final = (None, None, None, "queue", "inline")
 _SECONDS: Final = (0.0, 0.0, 0.0, 0.1, 1.0, 5.0, 45.0)
 _DELAYS: Final = (0.0, 0.0, 2.0, 20.0)
+_UNDOES: Final = 0.5
+"""How often steps can be undone."""
+_CALLED_OFF: Final = 0.3
+_ENDS: Final = {"insert_runs", "start_child"}
 _LARGE_BATCHES: Final = 0.01
 """How often so many runs start at once that a message does not hold them all."""
 
@@ -52,6 +58,8 @@ class _Generator:
         self._has_gates = self._gates.random() < 0.4
         self._quick = Random(f"quick {seed}")
         self._is_quick = self._quick.random() < 0.3
+        self._undo = Random(f"undo {seed}")
+        self._undoes = self._undo.random() < _UNDOES
         self._seed = seed
         self._names = 0
         self._waits = 0
@@ -77,7 +85,7 @@ class _Generator:
             beats=r.choice((1, 1, 1, 2)),
             deaf=r.random() < 0.2,
             quick=self._is_quick,
-            faults=() if quiet else self._faults(sum(_size(start.parts) for start in starts)),
+            faults=self._all_faults(sum(_size(start.parts) for start in starts), quiet=quiet),
         )
 
     # --- workflows --------------------------------------------------------------------------------------------------
@@ -98,13 +106,17 @@ class _Generator:
         return Start(
             run=f"r{index}",
             parts=self._parts(depth=0),
-            at=r.choice((0.0, 0.0, 0.0, 3.0)),
+            at=max(r.choice((0.0, 0.0, 0.0, 3.0)), self._at_a_look()),
             delay=r.choice((0.0,) * 7 + (5.0,)),
             reads=r.random() < 0.3,
             twice=r.random() < 0.1,
-            inline=r.random() < 0.15,
+            inline=r.random() < 0.15 or (self._undoes and self._undo.random() < 0.1),
             hands_over=r.random() < 0.2,
         )
+
+    def _at_a_look(self) -> float:
+        """Often the time at which people look, so that an early answer meets a gate that is just being reached."""
+        return 3.0 if self._has_gates and self._gates.random() < 0.4 else 0.0
 
     def _parts(self, depth: int) -> tuple[Part, ...]:
         parts: list[Part] = []
@@ -113,10 +125,43 @@ class _Generator:
         if self._has_gates:
             for _ in range(self._gates.choice((0, 1, 1, 2))):
                 parts.insert(self._gates.randrange(len(parts) + 1), self._gate())
+        if self._undoes:
+            if depth == 0 and self._undo.random() < 0.2:
+                parts.insert(0, Child(self._name("c"), self._parts(depth + 1), compensate=not self._is_kept()))
+            self._end_badly(parts)
         if self._is_quick:
             at = self._quick.randrange(len(parts) + 1)
             parts[at:at] = [self._quick_do() for _ in range(self._quick.choice((0, 2, 3, 5, 24)))]
         return tuple(parts)
+
+    def _end_badly(self, parts: list[Part]) -> None:
+        """Milestones, and often something that makes an end of the run."""
+        u = self._undo
+        for _ in range(u.choice((0, 0, 0, 1, 2))):
+            parts.insert(u.randrange(len(parts) + 1), Milestone(self._name("p")))
+        end = u.choices(("none", "step", "call off"), (4, 5, 2))[0]
+        # Late rather than early: there should be something to undo.
+        at = max(u.randrange(len(parts) + 1) for _ in range(2))
+        if end == "step":
+            dispatch = u.choice(_PLACES)
+            parts.insert(at, Do(self._name("e"), act=Act(fails=9, gives_up=True), retries=0, dispatch=dispatch))
+        elif end == "call off":
+            parts.insert(at, CallOff(self._name("o")))
+
+    def _undo_act(self) -> Act | None:
+        u = self._undo
+        if not self._undoes or u.random() < 0.3:
+            return None
+        return Act(
+            seconds=u.choice((0.0,) * 6 + (1.0, 5.0, 45.0)),
+            fails=u.choice((0,) * 8 + (1, 1, 2, 9)),
+            dies=u.choice((0,) * 14 + (1, 2)),
+            gives_up=u.random() < 0.03,
+            asks=u.choice((None,) * 9 + (0.0, 3.0)),
+        )
+
+    def _is_kept(self) -> bool:
+        return self._undoes and self._undo.random() < 0.12
 
     def _quick_do(self) -> Do:
         q = self._quick
@@ -139,7 +184,7 @@ class _Generator:
         if kind == "state":
             return State(self._name("v"), r.choice(("k", "l")))
         if kind == "child":
-            return Child(self._name("c"), self._parts(depth + 1), caught=caught)
+            return Child(self._name("c"), self._parts(depth + 1), caught=caught, compensate=not self._is_kept())
         if kind == "spread":
             first = self._member(depth)
             return Spread(
@@ -162,11 +207,11 @@ class _Generator:
             return Gate(name, kind, after=after)
         timeout = r.choice((None, None, 0.0, 4.0, 30.0))
         is_answered = timeout is None or r.random() < 0.7
-        return Gate(name, kind, timeout, after if is_answered else None, early=r.random() < 0.3)
+        return Gate(name, kind, timeout, after if is_answered else None, early=r.random() < 0.5)
 
     def _member(self, depth: int) -> Do | Child:
         if depth < 2 and self._random.random() < 0.15:
-            return Child(self._name("c"), self._parts(depth + 1))
+            return Child(self._name("c"), self._parts(depth + 1), compensate=not self._is_kept())
         return self._do()
 
     def _do(self) -> Do:
@@ -182,6 +227,8 @@ class _Generator:
             record_start=r.random() < 0.1,
             caught=r.random() < 0.4,
             quick=self._quick.choice((None, None, None, None, True, False)),
+            undo=self._undo_act(),
+            compensate=not self._is_kept(),
         )
 
     def _map(self, *, caught: bool) -> Map:
@@ -195,6 +242,8 @@ class _Generator:
             chunk=r.choice((1, 1, 2, 3)),
             window=r.choice((None, None, 1, 2)),
             caught=caught,
+            undo=self._undo_act(),
+            compensate=not self._is_kept(),
         )
 
     def _act(self) -> Act:
@@ -206,6 +255,7 @@ class _Generator:
             dies=r.choice((0,) * 18 + (1, 2)),
             gives_up=r.random() < 0.05,
             asks=r.choice((None,) * 9 + (0.0, 3.0)),
+            minds=self._undo.random() < 0.1,
         )
 
     def _name(self, letter: str) -> str:
@@ -213,13 +263,34 @@ class _Generator:
         return f"{letter}{self._names}"
 
     # --- faults -----------------------------------------------------------------------------------------------------
+    def _all_faults(self, size: int, *, quiet: bool) -> tuple[Fault, ...]:
+        if self._undoes:
+            # They should strike the undoing as well.
+            size = size * 3 // 2
+        faults = [] if quiet else [*self._faults(size)]
+        if self._undo.random() < _CALLED_OFF:
+            faults += [self._call_off(size) for _ in range(self._undo.choice((1, 1, 2)))]
+        return tuple(sorted(faults, key=lambda fault: fault.at))
+
+    def _call_off(self, size: int) -> Fault:
+        u = self._undo
+        op = u.choice((None, None, "close_pass", "settle_steps", "start_child", "unwind_child", "work", "cancel_run"))
+        return Fault(
+            FaultKind.CALL_OFF,
+            at=u.randrange(10 + 30 * size),
+            seconds=u.choice((0.0, 0.0, 0.5, 25.0)),
+            op=op,
+            phase=None if op is None else u.choice(("before", "after")),
+            which=u.choice((0, 0, 0, 1, 2, 5)),
+        )
+
     def _faults(self, size: int) -> tuple[Fault, ...]:
         count = self._random.choice((1, 1, 2, 3, 4, 6))
         return tuple(sorted((self._fault(size) for _ in range(count)), key=lambda fault: fault.at))
 
     def _fault(self, size: int) -> Fault:
         r = self._random
-        kinds = list(FaultKind)
+        kinds = [kind for kind in FaultKind if kind is not FaultKind.CALL_OFF]
         weights = [6 if kind in _MOST else 3 if kind in _FREQUENT else 1 for kind in kinds]
         kind = r.choices(kinds, weights)[0]
         op = r.choice((None, r.choice(_WRITES), r.choice((*_SENDS, "statement", "work", "deliver"))))
@@ -227,6 +298,8 @@ class _Generator:
             op = r.choice((None, r.choice(_WRITES)))
         if op == "record" and self._quick.random() < 0.4:
             op = "record_all"
+        if self._undoes and op in _ENDS and self._undo.random() < 0.4:
+            op = self._undo.choice(("cancel_run", "unwind_child", "get_step"))
         targeted = kind in _TARGETED
         return Fault(
             kind,

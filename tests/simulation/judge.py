@@ -7,13 +7,14 @@ I3  attempts never exceed retries + 1, and a loss is counted ``Ledger._remember_
                                                              ``Ledger._given_back``, ``_judge_executions``
 I4  a succeeded step is never executed again                 ``Ledger._check_execution``, ``Ledger._remember_step``
 I5  no write by a superseded attempt                         ``Ledger._written``, ``Ledger._settled``, ``Ledger._renewed``
-I6  a terminal run never changes                             ``Ledger._remember``
+I6  a terminal run never changes                             ``Stops.look`` (only a parent undoes a child that completed)
 I7  nothing stays open for ever, and for no lack of messages ``World._advance``, ``Ledger._swept``, ``Clients._read``
 I8  same inputs and rows, same plan                          ``Ledger._plans``, ``replays.check_replays``
-I9  every executed attempt has a history row                 ``ledger.unknown_attempts``, called by ``judge``
-I10 a compensation succeeds at most once                     there are no compensations yet
-I11 lease and dispatch errors never become a run failure     ``_judge_failure``, ``_compare``
-I12 a failing mirror, logger or sink never changes an outcome ``_compare`` and ``_judge_delivery``, in schedules whose observers and
+I9  every executed attempt has a history row                 ``_unknown_attempts``
+I10 a compensation succeeds at most once                     as any step (I4); what may be undone, and when: ``Stops._check_undo``; what
+                                                             must have been in the end: ``undone``
+I11 lease and dispatch errors never become a run failure     ``_judge_failure``, ``judge_end``
+I12 a failing mirror, logger or sink never changes an outcome ``judge_end`` and ``_judge_delivery``, in schedules whose observers and
                                                              loggers fail at every word (``Plan.deaf``), whose result backend is away
                                                              or refuses, and whose hints are lost
 === ======================================================== ====================================================================
@@ -21,16 +22,17 @@ I12 a failing mirror, logger or sink never changes an outcome ``_compare`` and `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
 from pikkuflow.domain.failure import Failure
-from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.errors import SignalTimeout, StepFailed
-from tests.simulation.flow import Expected, expect, value_of
-from tests.simulation.ledger import Execution, Ledger, Violation, unknown_attempts
+from tests.simulation.expect import Expected, Unreached, expect
+from tests.simulation.flow import value_of
+from tests.simulation.judge_ends import judge_end
+from tests.simulation.ledger import Execution, Ledger, Violation
 from tests.simulation.plan import Part
 
 __all__ = ["judge"]
@@ -46,7 +48,7 @@ def judge(
     for run in tables.runs.values():
         _judge_run(run, workflows[run.workflow], tables, ledger, decode)
         _judge_delivery(run, ledger)
-    missing = unknown_attempts(tables, list(ledger.starts))
+    missing = _unknown_attempts(tables, list(ledger.starts))
     if missing:
         raise Violation("I9 every attempt that began is in the history", str(missing))
     _judge_executions(tables, ledger)
@@ -59,25 +61,33 @@ def _judge_run(
     for row in rows.values():
         _judge_step(run, row, tables, ledger, decode)
 
-    if run.status is RunStatus.CANCELLED and run.parent is not None:
-        above = tables.runs[run.parent.run_id]
-        if above.status not in {RunStatus.FAILED, RunStatus.CANCELLED}:
-            raise Violation("a child is called off with its parent", f"{run.id}: the parent is {above.status}")
-        return
+    is_stopped = run.id in ledger.stops.called_off
 
     def outcome(name: str) -> Any:
         row = rows.get(name)  # type: ignore[call-overload]
-        if row is None or not row.is_settled:
-            raise Violation("a run ends when its steps have", f"{run.id} is {run.status}, {name} is not settled")
-        if row.status is StepStatus.SUCCEEDED:
+        if row is not None and row.status is StepStatus.SUCCEEDED:
             return decode(row.result or "null")
-        raise StepFailed(f"{name} failed", run.id, name)
+        if row is not None and row.status is StepStatus.FAILED:
+            raise StepFailed(f"{name} failed", run.id, name)
+        if is_stopped:
+            raise Unreached(name)
+        raise Violation("a run ends when its steps have", f"{run.id} is {run.status}, {name} has no outcome")
 
     expected = expect(run.id, run.workflow, parts, outcome)
-    _compare(run, expected, list(rows), decode)
+    forward = [row.name for row in rows.values() if row.kind is not StepKind.COMPENSATION]
+    _compare_steps(run, expected, forward, is_stopped=is_stopped)
+    judge_end(run, expected, tables, ledger.stops, decode)
     state = {key: decode(text) for key, text in tables.states.get(run.id, {}).items()}
     if state != expected.state:
         raise Violation("a run's state is what it set", f"{run.id}: {state}, not {expected.state}")
+
+
+def _compare_steps(run: RunRow, expected: Expected, names: list[Any], *, is_stopped: bool) -> None:
+    """A run that failed may have left steps behind; one that was stopped has seen less than it could."""
+    is_whole = not is_stopped and expected.failed_step is None and expected.called_off is None
+    surplus = set(names) - set(expected.steps)
+    if (is_whole and sorted(names) != sorted(expected.steps)) or (is_stopped and surplus):
+        raise Violation("steps are as if run alone", f"{run.id} has {sorted(names)}, not {sorted(expected.steps)}")
 
 
 def _judge_delivery(run: RunRow, ledger: Ledger) -> None:
@@ -85,25 +95,10 @@ def _judge_delivery(run: RunRow, ledger: Ledger) -> None:
         raise Violation("an outcome is handed on", f"{run.id}, {ledger.deliveries.get(run.id, 0)} times")
 
 
-def _compare(run: RunRow, expected: Expected, names: list[Any], decode: Callable[[str], Any]) -> None:
-    if expected.failed_step is None:
-        output = decode(run.output or "null")
-        if run.status is not RunStatus.COMPLETED or output != expected.output:
-            raise Violation(
-                "results are as if run alone",
-                f"{run.id} is {run.status} with {output} and {run.error}, not {expected.output}",
-            )
-        if sorted(names) != sorted(expected.steps):
-            raise Violation("steps are as if run alone", f"{run.id} has {sorted(names)}, not {sorted(expected.steps)}")
-    elif run.status is not RunStatus.FAILED or run.error is None or repr(expected.failed_step) not in run.error.message:
-        raise Violation(
-            "a run fails by its step", f"{run.id} is {run.status} by {run.error}, not by {expected.failed_step}"
-        )
-
-
 def _judge_step(run: RunRow, row: StepRow, tables: Tables, ledger: Ledger, decode: Callable[[str], Any]) -> None:
     where = f"{run.id} {row.name} attempt {row.attempt}"
-    if row.status is StepStatus.SUCCEEDED and row.kind in {StepKind.TASK, StepKind.FUNCTION}:
+    is_work = row.kind in {StepKind.TASK, StepKind.FUNCTION, StepKind.COMPENSATION} and row.child_run_id is None
+    if row.status is StepStatus.SUCCEEDED and is_work:
         if decode(row.result or "null") != value_of(run.id, row.name):
             raise Violation("a result is the task's", f"{where}: {row.result}")
         if not any(done.ended and _is_of(done, row) for done in ledger.executions):
@@ -112,29 +107,22 @@ def _judge_step(run: RunRow, row: StepRow, tables: Tables, ledger: Ledger, decod
         _judge_failure(run, row, where, tables, ledger)
 
 
-_STOPPED: Final = frozenset(
-    {RunStatus.CANCELLED, RunStatus.COMPENSATING, RunStatus.COMPENSATED, RunStatus.COMPENSATION_FAILED}
-)
-
-
 def _judge_failure(run: RunRow, row: StepRow, where: str, tables: Tables, ledger: Ledger) -> None:
     error = row.error
     if error is None:
         raise Violation("a failure says why", where)
-    if row.kind is StepKind.CHILD:
-        child = tables.runs[row.child_run_id or RunId("")]
-        # A run that fails calls off the children that are still at work.
-        is_called_off = child.status is RunStatus.CANCELLED and run.status in {RunStatus.FAILED, RunStatus.CANCELLED}
-        if child.status is not RunStatus.FAILED and not is_called_off:
-            raise Violation("a child's failure is its run's", f"{where}: the child is {child.status}")
+    is_ended = run.id in ledger.stops.unwound or run.status in {RunStatus.FAILED, RunStatus.CANCELLED}
+    is_over = is_ended and row.kind is not StepKind.COMPENSATION
+    if row.child_run_id is not None:
+        _judge_child(row, error, tables.runs[row.child_run_id], where)
     elif row.kind is StepKind.SIGNAL:
         _judge_wait(error, where)
     elif error.code == "STEP_LEASE_EXPIRED":
         # An unwind pass takes what an earlier pass had in hand for failed, whatever attempts are left (design 3.7).
-        is_spent = row.attempt > row.retries or run.status in _STOPPED
+        is_spent = row.attempt > row.retries or is_over
         if not is_spent or not ledger.is_loss_possible:
             raise Violation("a step is lost only with its process", f"{where} of {row.retries + 1}: {error.message}")
-    elif error.message not in _reasons(row, run):
+    elif error.message not in _reasons(row, is_over=is_over):
         raise Violation("I11 only a task's own failure fails it", f"{where}: {error.type}: {error.message}")
 
 
@@ -143,9 +131,18 @@ def _judge_wait(error: Failure, where: str) -> None:
         raise Violation("a wait fails only by its time", f"{where}: {error.message}")
 
 
-def _reasons(row: StepRow, run: RunRow) -> set[str]:
+def _judge_child(row: StepRow, error: Failure, child: RunRow, where: str) -> None:
+    """A child run that did not complete fails its step, by its own error; one that cannot be undone fails the step that undoes it."""
+    if row.kind is StepKind.COMPENSATION:
+        is_right = child.status is RunStatus.COMPENSATION_FAILED
+    else:
+        is_right = child.status is not RunStatus.COMPLETED and (child.error is None or child.error == error)
+    if not is_right:
+        raise Violation("a child's failure is its run's", f"{where}: {error.message}; the child is {child.status}")
+
+
+def _reasons(row: StepRow, *, is_over: bool) -> set[str]:
     """What a task says that fails; a retry that never began ends with its run, by what the attempt before it said (design 3.7)."""
-    is_over = run.status is RunStatus.FAILED or run.status in _STOPPED
     return {f"attempt {row.attempt}", *([f"attempt {row.attempt - 1}"] if is_over else [])}
 
 
@@ -161,3 +158,14 @@ def _judge_executions(tables: Tables, ledger: Ledger) -> None:
 
 def _is_of(done: Execution, row: StepRow) -> bool:
     return (done.run_id, done.step, done.attempt) == (row.run_id, row.name, row.attempt)
+
+
+def _unknown_attempts(tables: Tables, starts: Sequence[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
+    """Attempts that began and are in no history (I9)."""
+    missing = []
+    for run_id, step, attempt in starts:
+        row = tables.steps.get(run_id, {}).get(step)  # type: ignore[call-overload]
+        kept = (step, attempt) in tables.attempts.get(run_id, {})  # type: ignore[call-overload]
+        if not kept and (row is None or row.attempt != attempt):
+            missing.append((run_id, step, attempt))
+    return missing

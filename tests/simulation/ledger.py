@@ -6,7 +6,7 @@ what is read from the rows, whose work it is from the processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -29,9 +29,10 @@ from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import SETTLED_STEP, StepStatus
-from pikkuflow.domain.step import NewStep, Place
+from pikkuflow.domain.step import NewStep, Place, Step
 from pikkuflow.domain.transitions import STEP_TRANSITIONS
 from tests.simulation.stage import Stage
+from tests.simulation.stops import Stops
 
 __all__ = ["Execution", "Ledger", "Violation"]
 
@@ -69,16 +70,15 @@ class _Seen:
     author: str | None = None
     news: int = 0
     seen: int = 0
-    settled: tuple[Any, ...] | None = None
     claims: dict[str, tuple[str | None, datetime | None, str | None, int]] = field(default_factory=dict)
     steps: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     statuses: dict[str, StepStatus] = field(default_factory=dict)
 
 
 class Ledger:
-    """One schedule's. ``executions`` are the effects."""
+    """One schedule's. ``executions`` are the effects; ``together`` says what is begun together, by workflow and step."""
 
-    def __init__(self, stage: Stage, tables: Tables) -> None:
+    def __init__(self, stage: Stage, tables: Tables, together: Mapping[tuple[str, str], str] | None = None) -> None:
         self._stage = stage
         self._tables = tables
         self._seen: dict[RunId, _Seen] = {}
@@ -88,6 +88,7 @@ class Ledger:
         self.deliveries: dict[RunId, int] = {}
         """How often each run's outcome was handed on."""
         self._planned: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self.stops = Stops(tables, self._broken, together or {})
         self._unmarked: dict[RunId, int] = {}
         """How many executions there were at a run's latest outcome in place: it is not marked lost for those before."""
         self._checks: dict[str, Callable[[Any, Any], None]] = {
@@ -98,6 +99,9 @@ class Ledger:
             "insert_steps": self._written,
             "start_child": self._written,
             "close_pass": self._written,
+            "unwind_child": self._written,
+            "cancel_run": self.stops.cancelled,
+            "get_step": self._read_again,
             "claim_steps": self._claimed,
             "settle_steps": self._settled,
             "renew_holders": self._renewed,
@@ -145,7 +149,7 @@ class Ledger:
             if not self._stage.was_late:
                 raise self._broken("I2 only an owner works", what)
             return
-        if row is not None and row.is_settled:
+        if row is not None and row.is_settled and not self.stops.is_unseen(row):
             raise self._broken("I4 a settled step is not worked again", what)
         if row is not None and done.attempt != row.attempt:
             raise self._broken("I2 the attempt of the row is worked", f"{what}, the row is at {row.attempt}")
@@ -195,7 +199,11 @@ class Ledger:
             return
         run = answer.run
         self._stage.process.passes[run.id] = answer.pass_id
+        self.stops.opened(answer)
         self._check_news(answer)
+
+    def _read_again(self, args: tuple[Any, ...], answer: Step | None) -> None:
+        self.stops.read_again(self._stage.process.passes.get(args[0]), answer)
 
     def _check_news(self, history: History) -> None:
         """What an opening gives as seen must be in what it gives: no outcome may be younger than the steps and older than the news."""
@@ -233,7 +241,9 @@ class Ledger:
             self._recorded(ref, write)
 
     def _recorded(self, ref: PassRef, write: StepWrite) -> None:
-        if write.status is not StepStatus.RUNNING:
+        if write.status is StepStatus.RUNNING:
+            self.stops.began(ref.run_id, write.step.name, write.step.kind)
+        else:
             self._unmarked[ref.run_id] = len(self.executions)
         if write.status is not StepStatus.PENDING:
             self.starts.setdefault((ref.run_id, write.step.name, write.attempt), f"pass {ref.pass_id}")
@@ -266,6 +276,8 @@ class Ledger:
             claim, until, _, _ = self._seen[request.run_id].claims.get(step.name, (None, None, None, 0))
             if claim not in {None, request.claim_id} and _is_after(until, now):
                 raise self._broken("I2 one live claim", f"{request.claim_id} took {step.name} which {claim} held")
+            if claim != request.claim_id:
+                self.stops.began(request.run_id, step.name, step.kind)
             self.starts.setdefault((request.run_id, step.name, step.attempt), f"claim {request.claim_id}")
         if answer.claimed:
             self._stage.process.claims[request.run_id] = request.claim_id
@@ -331,12 +343,7 @@ class Ledger:
         before = self._seen.get(run.id)
         if before is None:
             before = self._seen[run.id] = _Seen()
-        settled = (run.status, run.output, run.error) if run.is_settled else None
-        if before.settled is not None and settled != before.settled:
-            raise self._broken(
-                "I6 a settled run does not change", f"{run.id}: {before.settled} -> {settled or run.status}"
-            )
-        before.settled = settled
+        self.stops.look(run)
         if run.pass_id != before.pass_id:
             is_live = run.pass_id is not None and _is_after(before.pass_until, self._tables.clock.now())
             if is_live:
@@ -344,17 +351,20 @@ class Ledger:
         before.pass_id, before.pass_holder, before.pass_until = run.pass_id, run.pass_holder, run.pass_until
         before.author, before.news, before.seen = run.author, run.news, run.seen
         for row in self._tables.steps_of(run.id).values():
-            self._remember_step(before, row)
+            self._remember_step(run, before, row)
 
-    def _remember_step(self, before: _Seen, row: StepRow) -> None:
+    def _remember_step(self, run: RunRow, before: _Seen, row: StepRow) -> None:
         name = row.name
         before.claims[name] = (row.claim_id, row.lease_until, row.claim_holder, row.attempt)
         if row.attempt > row.retries + 1 and row.kind != "sleep":
             raise self._broken("I3 attempts are at most retries + 1", f"{row.run_id} {name} attempt {row.attempt}")
+        if name not in before.statuses:
+            self.stops.appeared(run, row)
         known = before.steps.get(name)
         if known is None:
             if row.status in SETTLED_STEP:
                 before.steps[name] = _outcome(row)
+                self.stops.settled(row, run.pass_id)
         elif known != _outcome(row):
             raise self._broken("I4 one recorded outcome", f"{row.run_id} {name}: {known} -> {_outcome(row)}")
         was, before.statuses[name] = before.statuses.get(name, row.status), row.status
@@ -364,6 +374,7 @@ class Ledger:
 
 _READS = frozenset(
     {
+        "beat",
         "find_runs",
         "get_run",
         "get_state",
@@ -385,14 +396,3 @@ def _outcome(row: StepRow) -> tuple[Any, ...]:
 
 def _is_after(at: datetime | None, now: datetime) -> bool:
     return at is not None and at > now
-
-
-def unknown_attempts(tables: Tables, starts: Sequence[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
-    """Attempts that began and are in no history (I9)."""
-    missing = []
-    for run_id, step, attempt in starts:
-        row = tables.steps.get(run_id, {}).get(step)  # type: ignore[call-overload]
-        kept = (step, attempt) in tables.attempts.get(run_id, {})  # type: ignore[call-overload]
-        if not kept and (row is None or row.attempt != attempt):
-            missing.append((run_id, step, attempt))
-    return missing

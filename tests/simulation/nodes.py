@@ -129,7 +129,7 @@ class Nodes:
             if message.what == "orchestrate":
                 orchestrate(self._rt, message.runs)
             elif message.what == "step":
-                execute_step(self._rt, message.runs[0], message.payload, "t", may_continue=True)
+                execute_step(self._rt, message.runs[0], message.payload, message.task, may_continue=True)
             else:
                 sweep(self._rt, SweepKind(message.payload))
         except StoreUnavailable as error:

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 __all__ = [
     "Act",
+    "CallOff",
     "Child",
     "Do",
     "Fault",
@@ -15,6 +16,7 @@ __all__ = [
     "GateKind",
     "Gather",
     "Map",
+    "Milestone",
     "Part",
     "Plan",
     "Sleep",
@@ -29,7 +31,8 @@ class Act:
     """How a step behaves.
 
     The first ``fails`` attempts raise (``gives_up``: for good, whatever attempts remain). The first ``dies`` executions take their process
-    down. ``seconds`` is how long one takes; ``asks`` the delay that a failing attempt itself asks for.
+    down. ``seconds`` is how long one takes; ``asks`` the delay that a failing attempt itself asks for. One that ``minds`` asks, when it has
+    worked, whether it is still wanted, and fails when it is not.
     """
 
     seconds: float = 0.0
@@ -37,6 +40,7 @@ class Act:
     dies: int = 0
     gives_up: bool = False
     asks: float | None = None
+    minds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,9 @@ class Do:
     caught: bool = False
     quick: bool | None = None
     """None: as the plan says."""
+    undo: Act | None = None
+    """How the task that undoes it behaves. None: nothing undoes it."""
+    compensate: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,20 @@ class State:
 
     name: str
     key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Milestone:
+    """A point of no return."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallOff:
+    """The body calls its own run off."""
+
+    name: str
 
 
 class GateKind(StrEnum):
@@ -106,15 +127,19 @@ class Map:
     chunk: int = 1
     window: int | None = None
     caught: bool = False
+    undo: Act | None = None
+    """As of ``Do``, for each member."""
+    compensate: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child run of its own parts."""
+    """A child run of its own parts, undone with its parent unless it is not to be compensated."""
 
     name: str
     parts: tuple[Part, ...]
     caught: bool = False
+    compensate: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +162,7 @@ class Spread:
     caught: bool = False
 
 
-Part = Do | Sleep | State | Gate | Map | Child | Gather | Spread
+Part = Do | Sleep | State | Milestone | CallOff | Gate | Map | Child | Gather | Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +185,7 @@ class Start:
 
 
 class FaultKind(StrEnum):
-    """What can go wrong."""
+    """What can go wrong, or come in between."""
 
     KILL_CHILD = "kill child"
     KILL_NODE = "kill node"
@@ -184,11 +209,16 @@ class FaultKind(StrEnum):
     BEAT_DOWN = "beat down"
     BACKEND_DOWN = "result backend down"
     SPOIL = "outcome refused by the result backend"
+    CALL_OFF = "somebody calls a run off"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault, which strikes at the first point from number ``at`` on that fits it, and lasts ``seconds`` where that means something."""
+    """A fault, which strikes at the first point from number ``at`` on that fits it, and lasts ``seconds`` where that means something.
+
+    A run that is called off is called off again after ``seconds``, unless they are 0. ``which``: counted from the runs that the process at
+    that point works.
+    """
 
     kind: FaultKind
     at: int
@@ -197,6 +227,7 @@ class Fault:
     """Only at this port call."""
     phase: str | None = None
     """Only ``before`` or ``after`` the call."""
+    which: int = 0
 
 
 @dataclass(frozen=True, slots=True)

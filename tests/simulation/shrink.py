@@ -126,10 +126,12 @@ def _smaller_parts(parts: tuple[Part, ...]) -> Iterator[tuple[Part, ...]]:
 
 def _smaller_part(part: Part) -> Iterator[Part]:
     if isinstance(part, Do):
-        yield from (plain for plain in (replace(part, act=Act()), replace(part, quick=None)) if plain != part)
+        yield from (plain for plain in _plainer(part) if plain != part)
     elif isinstance(part, Map):
         for at in range(len(part.acts)):
             yield replace(part, acts=part.acts[:at] + part.acts[at + 1 :])
+        if part.undo is not None:
+            yield replace(part, undo=None)
     elif isinstance(part, Child):
         yield from (replace(part, parts=parts) for parts in _smaller_parts(part.parts) if parts)
     elif isinstance(part, Gather):
@@ -138,6 +140,13 @@ def _smaller_part(part: Part) -> Iterator[Part]:
     elif isinstance(part, Spread):
         yield part.first
         yield from (replace(part, between=between) for between in _smaller_parts(part.between))
+
+
+def _plainer(part: Do) -> Iterator[Do]:
+    yield replace(part, act=Act())
+    yield replace(part, undo=None)
+    yield part if part.undo is None else replace(part, undo=Act())
+    yield replace(part, quick=None, compensate=True)
 
 
 def _gathers(part: Gather) -> Iterator[Gather]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pikkuflow.domain.ids import RunId
@@ -37,6 +37,12 @@ class Message:
     payload: Any
     at: float = 0.0
     expires_at: float = NEVER
+    task: str = ""
+    """Of a step message."""
+
+    def again(self) -> Message:
+        """The same message, delivered at once."""
+        return replace(self, at=0.0)
 
 
 class Broker:

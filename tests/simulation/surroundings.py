@@ -247,8 +247,10 @@ class SimDispatcher:
         for message in messages:
             groups.setdefault((message.run_id, message.task, message.options), []).append(message)
         out = [
-            Message("step", (group[0].run_id,), tuple((one.name, one.attempt) for one in group[at : at + chunk]))
-            for group in groups.values()
+            Message(
+                "step", (RunId(run_id),), tuple((one.name, one.attempt) for one in group[at : at + chunk]), task=task
+            )
+            for (run_id, task, _), group in groups.items()
             for at in range(0, len(group), chunk)
         ]
         self._send("send_steps", out, tuple(f"{one.name}@{one.attempt}" for one in messages))
@@ -259,7 +261,7 @@ class SimDispatcher:
         if stage.now < stage.broker_down_until:
             raise DispatchError("the broker takes no messages")
         if fault is FaultKind.DOUBLE:
-            messages = [copy for one in messages for copy in (one, Message(one.what, one.runs, one.payload))]
+            messages = [copy for one in messages for copy in (one, one.again())]
         if fault is FaultKind.DELAY:
             for message in messages:
                 message.at = stage.now + stage.fault_seconds

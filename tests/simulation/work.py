@@ -7,9 +7,12 @@ from typing import Any
 
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.ids import RunId
-from pikkuflow.engine.current_step import current_step, step_context
+from pikkuflow.domain.recorded_names import UNDO_SUFFIX
+from pikkuflow.domain.undo import Undo
+from pikkuflow.engine.current_step import CurrentStep, current_step, step_context
+from pikkuflow.errors import StoreUnavailable
 from pikkuflow.ports import Attempted, AttemptEnd, Route, StepWork
-from tests.simulation.flow import Boom, value_of
+from tests.simulation.flow import UNDO_TASK, Boom, value_of
 from tests.simulation.ledger import Ledger
 from tests.simulation.plan import Act
 from tests.simulation.scheduler import Killed
@@ -41,8 +44,8 @@ class SimRunner:
         )
 
     def is_known(self, task: str) -> bool:
-        """There is one task."""
-        return task == "t"
+        """There is one task, and what undoes it."""
+        return task in {"t", UNDO_TASK}
 
     def run(self, work: StepWork, commit: Callable[[Attempted], bool]) -> None:
         """Work the step and commit once."""
@@ -51,9 +54,13 @@ class SimRunner:
         commit(attempted)
 
     def _attempt(self, work: StepWork) -> Attempted:
-        act = self._acts[work.args[0]]
+        key = work.args[0]
+        if isinstance(key, Undo):
+            self._ledger.stops.told(work.run_id, work.step, key)
+            key = f"{work.args[1]}{UNDO_SUFFIX}"
+        act = self._acts[key]
         try:
-            return Attempted(end=AttemptEnd.SUCCEEDED, value=self.work(work.args[0]))
+            return Attempted(end=AttemptEnd.SUCCEEDED, value=self.work(key))
         except Boom as error:
             end = AttemptEnd.GAVE_UP if act.gives_up else AttemptEnd.RAISED
             # Its trace would say nothing of the schedule, and costs more than the rest of the attempt.
@@ -71,7 +78,18 @@ class SimRunner:
         if act.seconds:
             stage.scheduler.sleep(act.seconds)
         stage.point("work", "after", (step.run_id, step.step, step.attempt))
+        if act.minds and self._is_in_vain(step):
+            raise Boom(f"attempt {step.attempt}")
         done.ended = True
         if step.attempt <= act.fails:
             raise Boom(f"attempt {step.attempt}")
         return value_of(step.run_id, step.step)
+
+    def _is_in_vain(self, step: CurrentStep) -> bool:
+        try:
+            is_told = step.is_cancelled()
+        except StoreUnavailable:
+            return False
+        if is_told:
+            self._ledger.stops.unwanted(step.run_id, step.step, step.attempt)
+        return is_told

@@ -13,9 +13,10 @@ from pikkuflow.domain.definition import Registry, WorkflowDefinition
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.ports import Clock, Hints, Leases, RunStore
 from pikkuflow.settings import Settings
+from tests.simulation.callers import Callers
 from tests.simulation.clients import Clients
 from tests.simulation.faults import Faults
-from tests.simulation.flow import Translator, acts_of, body_of, children_of
+from tests.simulation.flow import Translator, acts_of, body_of, children_of, together_in
 from tests.simulation.judge import judge
 from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.listeners import SimDeliverer, SimObserver, logging_as_planned
@@ -59,16 +60,18 @@ class World:
         clock = StoreClock(self.stage)
         self.store = make_store(clock)
         self.leases = MemoryLeases(clock)
-        self.ledger = Ledger(self.stage, self.store._tables)
-        self.store._tables.between_statements = self._between_statements
         self.workflows = _workflows(plan)
+        together = {key: one for name, parts in self.workflows.items() for key, one in together_in(name, parts).items()}
+        self.ledger = Ledger(self.stage, self.store._tables, together)
+        self.store._tables.between_statements = self._between_statements
         acts = {key: act for name, parts in self.workflows.items() for key, act in acts_of(name, parts).items()}
         self.runner = SimRunner(self.stage, self.ledger, acts)
         self.rt = self._runtime()
         self.nodes = Nodes(self.stage, self.rt, plan)
         self.clients = Clients(self.stage, self.rt, plan)
         self.people = People(self.stage, self.rt, lambda: self.store._tables, self.workflows)
-        self.stage.strike = Faults(self.stage, plan.faults, self.nodes.kill_node).strike
+        self.callers = Callers(self.stage, self.rt, self.store._tables, self.ledger)
+        self.stage.strike = Faults(self.stage, plan.faults, self.nodes.kill_node, self.callers.call_off).strike
         self.stage.empty_leases = self.leases._leases.clear
 
     def run(self) -> None:
@@ -101,7 +104,7 @@ class World:
         judge(self.workflows, self.store._tables, self.ledger, self.rt.codec.decode)
         self.clients.judge(self.store._tables)
         self.people.judge(self.store._tables, self.rt.codec.decode)
-        check_replays(self.rt, self.store._tables)
+        check_replays(self.rt, self.store._tables, self.ledger.stops)
 
     def end(self) -> None:
         """Unwind every actor."""

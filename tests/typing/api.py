@@ -52,7 +52,7 @@ def bare(wf: Workflow, order_id: int, *, gift: bool = False) -> str:
     return f"{order_id} {gift}"
 
 
-@pikku.workflow(name="typed.named", queue="orders", quick=True)
+@pikku.workflow(name="typed.named", queue="orders", quick=True, timeout="2h")
 def named(wf: Workflow, order_id: int) -> dict[str, int]:
     """Decorated with arguments."""
     return {"order": order_id}
@@ -95,6 +95,7 @@ assert_type(gates.start().as_user("u1"), Run[bool])
 def undoable(wf: Workflow) -> None:
     """Everything about undoing."""
     assert_type(wf.do(bare.s(1), detached=True), DetachedRun)
+    wf.do("timed", bare.s(1), timeout="1h")
     assert_type(wf.do("apart", bare.s(1), detached=True, compensate=False), DetachedRun)
     assert_type(wf.milestone("paid"), None)
     wf.do(label.s("tea"), compensate=False)
@@ -143,7 +144,8 @@ assert_type(bare.start(42).result(timeout=3), str)
 assert_type(named.start(42).result(), dict[str, int])
 assert_type(named.start(42, run_id="order-42"), Run[dict[str, int]])
 assert_type(named.start(42, owner="u1"), Run[dict[str, int]])
-assert_type(named.using(run_id="order-42", owner="u1").start(42), Run[dict[str, int]])
+assert_type(named.start(42, timeout="2h"), Run[dict[str, int]])
+assert_type(named.using(run_id="order-42", owner="u1", timeout=60).start(42), Run[dict[str, int]])
 assert_type(named.run_inline(42), Run[dict[str, int]])
 assert_type(named.delay(42), AsyncResult[dict[str, int]])
 assert_type(named.start_many([Call((1,), run_id="a")]), list[Run[dict[str, int]]])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any, TypedDict
 
 from celery import Task
 
 from pikkuflow.adapters.graph_files import checked_node
 from pikkuflow.domain.definition import WorkflowDefinition, dispatch_of
+from pikkuflow.domain.duration import run_timeout_of
 from pikkuflow.domain.graph import MAX_VISITS, Node
 from pikkuflow.domain.graph_outline import outline_of
 from pikkuflow.domain.graph_read import graph_of
@@ -78,6 +80,7 @@ class GraphChoices(TypedDict, total=False):
     context: Any
     notes: str | None
     max_visits: int
+    timeout: float | timedelta | str | None
     queue: str | None
     dispatch: str | None
     quick: bool
@@ -85,7 +88,10 @@ class GraphChoices(TypedDict, total=False):
 
 
 def graph_definition(name: str, nodes: Nodes, entry: str | Iterable[str], choices: GraphChoices) -> WorkflowDefinition:
-    """The workflow that a graph is. Raises ``WorkflowDefinitionError``, which names the node and what is wrong with it."""
+    """The workflow that a graph is.
+
+    Raises ``WorkflowDefinitionError``, which names the node and what is wrong with it, and ``DurationError`` for an unusable timeout.
+    """
     graph = graph_of(
         name,
         nodes=plain_nodes(nodes),
@@ -102,6 +108,7 @@ def graph_definition(name: str, nodes: Nodes, entry: str | Iterable[str], choice
         queue=choices.get("queue"),
         dispatch=dispatch_of(choices.get("dispatch")),
         quick=choices.get("quick", False),
+        timeout_seconds=run_timeout_of(choices.get("timeout"), workflow=name),
         planned_steps=planned,
         deterministic=deterministic,
         graph=graph,

@@ -10,6 +10,7 @@ import logging
 from typing import Final
 
 from pikkuflow.adapters.celery.node import Node
+from pikkuflow.adapters.celery.origin import has_ended
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.take_over import take_over_node
 from pikkuflow.ports import Lease, Leases
@@ -23,12 +24,16 @@ _DOUBLE_AFTER: Final = 2.0
 
 
 class NodeLease:
-    """One worker's lease on its node name. Its owner calls ``keep`` about three times in ``ttl_seconds``, and ``release`` last of all."""
+    """One worker's lease on its node name. Its owner calls ``keep`` about three times in ``ttl_seconds``, and ``release`` last of all.
 
-    def __init__(self, name: str, node: Node, ttl_seconds: float) -> None:
+    ``origin`` says where its main process runs (``origin.origin_of``), so that a successor need not wait for the lease of a dead one.
+    """
+
+    def __init__(self, name: str, node: Node, ttl_seconds: float, *, origin: str | None = None) -> None:
         self._name = name
         self._node = node
         self._ttl_seconds = ttl_seconds
+        self._holder = node.uuid if origin is None else f"{node.uuid}:{origin}"
         self._lease: Lease | None = None
         self._taken_at = 0.0
         """Epoch seconds by the service's clock."""
@@ -38,7 +43,7 @@ class NodeLease:
         self._told = False
 
     def keep(self, rt: Runtime) -> None:
-        """Renew the lease; or take it once a predecessor's has lapsed, and then take over what that one held.
+        """Renew the lease; or take it once a predecessor's has lapsed or its process is gone, and then take over what that one held.
 
         A name whose lease goes on being renewed belongs to a double: that is logged once, and nothing of it is touched.
         Raises ``ConnectionError`` when the lease service does not answer, ``StoreUnavailable`` when the database does not: what is left to
@@ -50,7 +55,7 @@ class NodeLease:
             self._lease = rt.leases.refresh(self._lease, self._ttl_seconds)
         if self._lease is None:
             self._has_succeeded = False
-            self._lease = rt.leases.acquire(f"node:{self._name}", self._node.uuid, self._ttl_seconds)
+            self._lease = self._acquire(rt.leases)
             if self._lease is None:
                 self._wait(rt)
                 return
@@ -69,6 +74,14 @@ class NodeLease:
         if rt.leases is not None and self._lease is not None:
             rt.leases.release(self._lease)
             self._lease = None
+
+    def _acquire(self, leases: Leases) -> Lease | None:
+        key = f"node:{self._name}"
+        lease = leases.acquire(key, self._holder, self._ttl_seconds)
+        held = leases.get(key) if lease is None else None
+        if held is not None and has_ended(held.holder.partition(":")[2]) and leases.expire(key, held.holder):
+            return leases.acquire(key, self._holder, self._ttl_seconds)
+        return lease
 
     def _wait(self, rt: Runtime) -> None:
         now = rt.clock.monotonic()

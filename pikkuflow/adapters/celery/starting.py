@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from celery import Celery
@@ -13,7 +13,7 @@ from celery.app.task import Context
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 
 from pikkuflow.adapters.celery.extension import Extension, extension_of
-from pikkuflow.domain.duration import seconds_of
+from pikkuflow.domain.duration import run_timeout_of, seconds_of
 from pikkuflow.domain.graph_read import check_start
 from pikkuflow.domain.graph_step import START_NODE, trigger_of
 from pikkuflow.domain.ids import RunId
@@ -35,6 +35,7 @@ class Call:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     run_id: str | None = field(default=None, kw_only=True)
     owner: str | None = field(default=None, kw_only=True)
+    timeout: float | timedelta | str | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ def new_run(task: Any, call: Call, origin: Origin) -> NewRun:
         WorkflowNotFound: the workflow is not registered here.
         WorkflowDefinitionError: a graph cannot begin with what is given, or at that node.
         PayloadError: an argument cannot be stored, or all of them are too large.
+        DurationError: the timeout is 0 or no duration.
     """
     if task.typing:
         task.__header__(*call.args, **call.kwargs)
@@ -83,6 +85,7 @@ def new_run(task: Any, call: Call, origin: Origin) -> NewRun:
     definition = rt.registry.get(task.pikkuflow_workflow)
     if definition.graph is not None:
         check_start(definition.graph, trigger_of(call.args, call.kwargs), origin.start_node)
+    timeout = run_timeout_of(call.timeout, workflow=definition.name)
     given = {"args": list(call.args), "kwargs": dict(call.kwargs)}
     return NewRun(
         id=RunId(call.run_id or rt.ids.new_id()),
@@ -95,6 +98,7 @@ def new_run(task: Any, call: Call, origin: Origin) -> NewRun:
         planned_steps=None if definition.planned_steps is None else json.dumps(definition.planned_steps),
         deterministic=definition.deterministic,
         delay_seconds=origin.delay_seconds,
+        timeout_seconds=definition.timeout_seconds if timeout is None else timeout,
         handover=origin.handover,
     )
 

@@ -20,6 +20,7 @@ from celery.worker import state
 from pikkuflow.adapters.celery.extension import Extension
 from pikkuflow.adapters.celery.node import TimedOut
 from pikkuflow.adapters.celery.node_lease import NodeLease
+from pikkuflow.adapters.celery.origin import origin_of
 from pikkuflow.adapters.celery.pools import (
     busy_pids,
     dead_children,
@@ -75,7 +76,9 @@ class Watch:
         self._renewal = Renewal(self._rt)
         self._sweeping = threading.Lock()
         self._still = stillness(ext.settings.database_url, self._rt.store.close)
-        self._lease = NodeLease(worker.hostname, ext.node, ext.settings.node_lease_seconds)
+        self._lease = NodeLease(
+            worker.hostname, ext.node, ext.settings.node_lease_seconds, origin=origin_of(os.getpid())
+        )
         self._duties = self._list_duties()
 
     def start(self) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
 from celery import Task
@@ -42,6 +44,7 @@ __all__ = ["Starter", "WorkflowTask"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Duration = float | timedelta | str
 
 
 class WorkflowTask(_Task, Generic[P, R]):
@@ -58,9 +61,15 @@ class WorkflowTask(_Task, Generic[P, R]):
     @overload
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Run[R]: ...
     @overload
-    def start(self, *args: Any, run_id: str, owner: str | None = ..., **kwargs: Any) -> Run[R]: ...
+    def start(
+        self, *args: Any, run_id: str, owner: str | None = ..., timeout: Duration | None = ..., **kwargs: Any
+    ) -> Run[R]: ...
     @overload
-    def start(self, *args: Any, owner: str, run_id: str | None = ..., **kwargs: Any) -> Run[R]: ...
+    def start(
+        self, *args: Any, owner: str, run_id: str | None = ..., timeout: Duration | None = ..., **kwargs: Any
+    ) -> Run[R]: ...
+    @overload
+    def start(self, *args: Any, timeout: Duration, **kwargs: Any) -> Run[R]: ...
     def start(self, *args: Any, **kwargs: Any) -> Run[R]:
         """Start a run: it is durable once this returns.
 
@@ -68,31 +77,41 @@ class WorkflowTask(_Task, Generic[P, R]):
             args: the workflow's own arguments.
             run_id: the run's id. The same id with the same workflow and input is the same run.
             owner: whose run it is.
+            timeout: how long the run may take in all, instead of what its workflow says: seconds, a ``timedelta``, or text such as
+                ``"2h"``. One that takes longer fails and is undone. A workflow with a parameter of that name gets it as its argument;
+                ``using(timeout=…)`` is the run's.
             kwargs: the workflow's own keyword arguments.
 
         Raises:
             TypeError: the arguments do not fit the workflow.
             PayloadError: an argument cannot be stored.
+            DurationError: the timeout is 0 or no duration.
             RunExists: the id is taken by another workflow or another input.
             NoBroker: the app has no broker; ``run_inline`` needs none.
             StoreUnavailable: the database does not answer; nothing was started.
         """
-        begun = self.using(run_id=kwargs.pop("run_id", None), owner=kwargs.pop("owner", None))
+        begun = self.using(**_choices(self, kwargs))
         return begun.start(*args, **kwargs)
 
     @overload
     def run_inline(self, *args: P.args, **kwargs: P.kwargs) -> Run[R]: ...
     @overload
-    def run_inline(self, *args: Any, run_id: str, owner: str | None = ..., **kwargs: Any) -> Run[R]: ...
+    def run_inline(
+        self, *args: Any, run_id: str, owner: str | None = ..., timeout: Duration | None = ..., **kwargs: Any
+    ) -> Run[R]: ...
     @overload
-    def run_inline(self, *args: Any, owner: str, run_id: str | None = ..., **kwargs: Any) -> Run[R]: ...
+    def run_inline(
+        self, *args: Any, owner: str, run_id: str | None = ..., timeout: Duration | None = ..., **kwargs: Any
+    ) -> Run[R]: ...
+    @overload
+    def run_inline(self, *args: Any, timeout: Duration, **kwargs: Any) -> Run[R]: ...
     def run_inline(self, *args: Any, **kwargs: Any) -> Run[R]:
         """Run the whole of it here, durably, without broker or worker; sleeps are waited for here (D26).
 
         Returns the settled run, also when it failed: ``result()`` raises then. Raises as ``start`` does, and ``LeaseLost`` when another
         process took the run over (nothing more was written here).
         """
-        begun = self.using(run_id=kwargs.pop("run_id", None), owner=kwargs.pop("owner", None))
+        begun = self.using(**_choices(self, kwargs))
         return begun.run_inline(*args, **kwargs)
 
     def using(
@@ -100,15 +119,18 @@ class WorkflowTask(_Task, Generic[P, R]):
         *,
         run_id: str | None = None,
         owner: str | None = None,
+        timeout: Duration | None = None,
         on_created: Callable[[str], None] | None = None,
         start_node: str | None = None,
     ) -> Starter[P, R]:
-        """The fully typed form of ``start(..., run_id=, owner=)``: ``order.using(run_id="order-42").start(42)``.
+        """The fully typed form of ``start(..., run_id=, owner=, timeout=)``: ``order.using(run_id="order-42").start(42)``.
 
         ``on_created`` is called with the run's id as soon as the run is stored, before anything of it can fail (T1.15).
         ``start_node`` is the one entry of a graph to begin with; a start at any other node raises ``WorkflowDefinitionError``.
         """
-        return Starter(task=self, run_id=run_id, owner=owner, on_created=on_created, start_node=start_node)
+        return Starter(
+            task=self, run_id=run_id, owner=owner, timeout=timeout, on_created=on_created, start_node=start_node
+        )
 
     def start_many(self, calls: Iterable[Call]) -> list[Run[R]]:
         """Start many runs with one insert and few messages.
@@ -136,7 +158,8 @@ class WorkflowTask(_Task, Generic[P, R]):
         """Start a run with Celery's options: the run is committed here, then its first pass is asked for.
 
         ``task_id`` is the run's id; ``countdown`` and ``eta`` become the run's due time; ``link``, ``link_error`` and canvas are served
-        when it ends. ``owner=`` is understood as well. ``expires`` and routing are not: nothing but ids travels. Raises as ``start``.
+        when it ends. ``owner=`` and ``timeout=`` are understood as well. ``expires`` and routing are not: nothing but ids travels. Raises
+        as ``start``.
         """
         ext = extension_of(self.app)
         parent = self.app.current_worker_task
@@ -153,7 +176,8 @@ class WorkflowTask(_Task, Generic[P, R]):
             start_node=options.get("start_node"),
             **trail,
         )
-        begin(ext, [new_run(self, Call(args or (), kwargs or {}, run_id=run_id), origin)])
+        call = Call(args or (), kwargs or {}, run_id=run_id, timeout=options.get("timeout"))
+        begin(ext, [new_run(self, call, origin)])
         if self.app.conf.task_always_eager:
             return self._eager(handle_of(ext, run_id))
         result: AsyncResult[R] = self.AsyncResult(run_id)
@@ -167,7 +191,8 @@ class WorkflowTask(_Task, Generic[P, R]):
         """Run it here and now, as ``run_inline``; Celery's eager canvas calls this."""
         ext = extension_of(self.app)
         origin = Origin(kind="apply", inline=True, handover=handover_of(_asked(options), self.backend))
-        run = new_run(self, Call(args or (), kwargs or {}, run_id=task_id), origin)
+        call = Call(args or (), kwargs or {}, run_id=task_id, timeout=options.get("timeout"))
+        run = new_run(self, call, origin)
         begin_here(ext, run)
         result = self._eager(handle_of(ext, run.id))
         if options.get("throw"):
@@ -210,11 +235,12 @@ class WorkflowTask(_Task, Generic[P, R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starter(Generic[P, R]):
-    """A workflow with the id and owner of the run that is about to start (``WorkflowTask.using``)."""
+    """A workflow with the id, owner and timeout of the run that is about to start (``WorkflowTask.using``)."""
 
     task: WorkflowTask[P, R]
     run_id: str | None = None
     owner: str | None = None
+    timeout: Duration | None = None
     on_created: Callable[[str], None] | None = None
     start_node: str | None = None
 
@@ -235,10 +261,25 @@ class Starter(Generic[P, R]):
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
         """As ``WorkflowTask.delay``."""
-        return self.task.apply_async(args, kwargs, task_id=self.run_id, owner=self.owner, start_node=self.start_node)
+        asked = {"owner": self.owner, "timeout": self.timeout, "start_node": self.start_node}
+        return self.task.apply_async(args, kwargs, task_id=self.run_id, **asked)
 
     def _made(self, origin: Origin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewRun:
-        return new_run(self.task, Call(args, kwargs, run_id=self.run_id, owner=self.owner), origin)
+        call = Call(args, kwargs, run_id=self.run_id, owner=self.owner, timeout=self.timeout)
+        return new_run(self.task, call, origin)
+
+
+def _choices(task: WorkflowTask[Any, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Take what is the run's, not its workflow's, out of the keyword arguments of a start."""
+    names = ["run_id", "owner"]
+    if "timeout" in kwargs and not _takes_timeout(task):
+        names.append("timeout")
+    return {name: kwargs.pop(name, None) for name in names}
+
+
+def _takes_timeout(task: WorkflowTask[Any, Any]) -> bool:
+    body = extension_of(task.app).runtime.registry.get(task.pikkuflow_workflow).body
+    return "timeout" in signature(body).parameters
 
 
 def _asked(options: Mapping[str, Any]) -> dict[str, Any]:

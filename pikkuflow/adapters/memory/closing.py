@@ -32,7 +32,8 @@ class ClosingActs(PassActs):
                 closing = Closing(raise_news=True)
             self._mark_sent(run, closing, now)
             self._mark_returned(run, closing)
-            if closing.raise_news:
+            rows = self._tables.steps_of(run.id)
+            if closing.raise_news or any(name not in rows for name in closing.expected):
                 run.raise_news(now)
             run.passes_lost += closing.broke_off
             parent = self._move(run, closing, now)

@@ -66,8 +66,15 @@ class PassActs:
         with self._tables.lock:
             return tuple([self.record(ref, write) for ref, write in writes])
 
-    def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
-        """Insert pending (sleeps: scheduled) rows if the run is open. None: fenced."""
+    def insert_steps(
+        self,
+        ref: PassRef,
+        steps: Sequence[NewStep],
+        *,
+        joined: bool = False,
+        lightly: bool = False,  # noqa: ARG002 - the port's
+    ) -> PassNews | None:
+        """Insert pending (sleeps: scheduled) rows if the run is open; nothing here is on a disk. None: fenced."""
         with self._tables.lock:
             run = self._held(ref)
             if run is None:

@@ -8,6 +8,7 @@ from pikkuflow.adapters.memory.endings import begin_unwind, end_run, tell_parent
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
 from pikkuflow.domain.act import PassNews, PassRef
 from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
 from pikkuflow.domain.stop import Beat, Cancellation, StepStanding, Stopped
@@ -44,7 +45,7 @@ class StoppingActs:
         if run.pass_id is not None or may_need_undoing(rows):
             wake = begin_unwind(self._tables, run, now) or not run.is_held(now)
         else:
-            run.status = RunStatus.CANCELLED
+            run.status = request.ending
             end_run(self._tables, run, now)
             parent = tell_parent(self._tables, run, now)
         return Stopped(
@@ -55,6 +56,16 @@ class StoppingActs:
             parent=parent,
             children=self._live_children(run),
         )
+
+    def overdue_runs(self, limit: int) -> tuple[Run, ...]:
+        """Open runs whose deadline is past, those overdue longest first."""
+        with self._tables.lock:
+            now = self._tables.clock.now()
+            late = (run.record() for run in self._tables.runs.values() if run.status in OPEN_RUN)
+            found = [
+                (run.deadline_at, run.id, run) for run in late if run.deadline_at is not None and run.deadline_at <= now
+            ]
+            return tuple(run for *_, run in sorted(found, key=lambda one: one[:2])[:limit])
 
     def _live_children(self, run: RunRow) -> tuple[RunId, ...]:
         return tuple(

@@ -52,6 +52,8 @@ class RunRow:
     news_at: datetime
     not_before: datetime | None
     due_at: datetime | None
+    timeout_seconds: float | None = None
+    deadline_at: datetime | None = None
     status: RunStatus = RunStatus.RUNNING
     output: str | None = None
     error: Failure | None = None
@@ -95,6 +97,8 @@ class RunRow:
             news_at=now,
             not_before=start,
             due_at=start,
+            timeout_seconds=new.timeout_seconds,
+            deadline_at=_ahead(start or now, new.timeout_seconds),
         )
 
     @property
@@ -331,10 +335,11 @@ class StepRow:
             is_due=self.is_due(now),
             is_lapsed=self.is_lapsed(now),
             is_expired=self.is_expired(now),
+            expires_in_seconds=None if self.expires_at is None else (self.expires_at - now).total_seconds(),
         )
 
 
-_JUDGED: Final = frozenset({"due_in_seconds", "is_due", "is_lapsed", "is_expired"})
+_JUDGED: Final = frozenset({"due_in_seconds", "is_due", "is_lapsed", "is_expired", "expires_in_seconds"})
 _STEP_FIELDS: Final = tuple(column.name for column in fields(Step) if column.name not in _JUDGED)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import case, select, update
+from sqlalchemy import case, func, select, update
 
 from pikkuflow.adapters.sql.database import Transaction
 from pikkuflow.adapters.sql.endings import end_waiting, forget_fans, tell_parent
@@ -36,6 +37,8 @@ def close_pass(tx: Transaction, ref: PassRef, closing: Closing) -> Closed | None
     written = record_all(tx, [(ref, write) for write in closing.outcomes])
     if not all(answer is not None and answer.written for answer in written):
         closing = Closing(raise_news=True)
+    if _is_forgotten(tx, row, closing):
+        closing = replace(closing, raise_news=True)
     _mark_sent(tx, row, closing)
     _mark_returned(tx, row, closing)
     moves = closing.moves(RunStatus(row["status"]))
@@ -63,6 +66,14 @@ def closed_before(tx: Transaction, row: Row) -> Closed:
         if above is not None and wants_wake(above, tx.now()):
             parent = ref_of(above)
     return Closed(wake=row["news"] > row["seen"] and status not in SETTLED_RUN, status=status, parent=parent)
+
+
+def _is_forgotten(tx: Transaction, row: Row, closing: Closing) -> bool:
+    """A row that the pass inserted is not there: the server died before it was on disk."""
+    if not closing.expected:
+        return False
+    there = select(func.count()).where(step.c.run_id == row["id"], step.c.name.in_(closing.expected))
+    return bool(tx.connection.execute(there).scalar_one() < len(closing.expected))
 
 
 def _mark_sent(tx: Transaction, row: Row, closing: Closing) -> None:

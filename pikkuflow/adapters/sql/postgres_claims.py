@@ -30,15 +30,18 @@ _INSERT_RUNS: Final = f"""
 -- Insert each run unless its id is there, in the order of their ids.
 INSERT INTO pikkuflow_run (
   id, workflow, version, status, inline, input, owner, wire, planned_steps, deterministic, news, seen, news_at, lost,
-  passes_lost, starts_at, due_at, send_count, author, parent_run_id, parent_step, handover, created_at, updated_at)
+  passes_lost, starts_at, due_at, send_count, author, parent_run_id, parent_step, handover, timeout_seconds,
+  deadline_at, created_at, updated_at)
 SELECT
   n.id, n.workflow, n.version, 'running', n.inline, n.input, n.owner, n.wire, n.planned_steps, n.deterministic, 1, 0,
   {_NOW} + coalesce(n.delay_seconds, 0) * interval '1 second', false, 0,
   {_NOW} + n.delay_seconds * interval '1 second', {_NOW} + n.delay_seconds * interval '1 second',
-  0, %(author)s, n.parent_run_id, n.parent_step, n.handover, {_NOW}, {_NOW}
+  0, %(author)s, n.parent_run_id, n.parent_step, n.handover, n.timeout_seconds,
+  {_NOW} + (coalesce(n.delay_seconds, 0) + n.timeout_seconds) * interval '1 second', {_NOW}, {_NOW}
 FROM json_to_recordset(%(rows)s::json) AS n(
   id text, workflow text, version text, inline bool, input text, owner text, wire text, planned_steps text,
-  deterministic bool, delay_seconds float8, parent_run_id text, parent_step text, handover text)
+  deterministic bool, delay_seconds float8, parent_run_id text, parent_step text, handover text,
+  timeout_seconds float8)
 ORDER BY n.id
 ON CONFLICT (id) DO NOTHING
 RETURNING id
@@ -59,7 +62,7 @@ def insert_runs(db: Statements, runs: Sequence[NewRun], author: str) -> tuple[In
 
 _RUN_VALUES: Final = (
     *("id", "workflow", "version", "inline", "input", "owner", "wire", "planned_steps", "deterministic"),
-    "handover",
+    *("handover", "timeout_seconds"),
 )
 
 

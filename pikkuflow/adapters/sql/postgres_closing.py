@@ -24,12 +24,20 @@ _RELEASE: Final = f"""
 UPDATE pikkuflow_run SET
   pass_id = NULL, pass_holder = NULL, pass_until = NULL, author = pass_id, updated_at = {_NOW},
   send_count = 0, next_send_at = NULL,
-  news = news + %(raised)s,
   passes_lost = passes_lost + %(broke_off)s,
   due_at = {_NOW} + %(due_seconds)s::float8 * interval '1 second'"""
 
-_KEEP_NEWS: Final = f"""
-  , news_at = CASE WHEN %(raised)s > 0 THEN coalesce(news_at, {_NOW}) ELSE news_at END"""
+_FORGOTTEN: Final = """
+-- Rows that the pass inserted and that are not there: the server died before they were on disk.
+forgotten AS (
+  SELECT (count(*) < cardinality(%(expected)s::text[]))::int AS more FROM pikkuflow_step
+  WHERE run_id = %(run_id)s AND name = ANY(%(expected)s::text[])
+)
+, closed AS ("""
+
+_TELL_NEWS: Final = f"""
+  , news = news + greatest(%(raised)s, forgotten.more)
+  , news_at = CASE WHEN greatest(%(raised)s, forgotten.more) > 0 THEN coalesce(news_at, {_NOW}) ELSE news_at END"""
 
 _MOVE: Final = """
   , status = %(status)s, code = %(code)s, error = %(error)s"""
@@ -54,11 +62,15 @@ _SENT: Final = f"""
     AND (s.author = %(pass_id)s OR s.created_at <= closed.opened_at)
 )"""
 
-_CLOSE: Final = f"WITH closed AS ({_RELEASE}{_KEEP_NEWS}{_OWN}{_RELEASED}){_SENT} SELECT * FROM closed"
+_FROM: Final = """
+FROM forgotten"""
+
+_CLOSE: Final = f"WITH {_FORGOTTEN}{_RELEASE}{_TELL_NEWS}{_FROM}{_OWN}{_RELEASED}){_SENT} SELECT * FROM closed"
 """Release the run, its status as it is."""
 
 _PARK: Final = (
-    f"WITH closed AS ({_RELEASE}{_KEEP_NEWS}{_MOVE}{_OWN} AND status IN {_OPEN}{_RELEASED}){_SENT} SELECT * FROM closed"
+    f"WITH {_FORGOTTEN}{_RELEASE}{_TELL_NEWS}{_MOVE}{_FROM}{_OWN} AND status IN {_OPEN}{_RELEASED}){_SENT}"
+    " SELECT * FROM closed"
 )
 """Release a run that was not stopped, running or suspended."""
 
@@ -98,6 +110,7 @@ def close_pass(db: Statements, ref: PassRef, closing: Closing) -> Closed | None:
         "broke_off": int(closing.broke_off),
         "due_seconds": closing.due_seconds,
         "sent": list(closing.sent),
+        "expected": list(closing.expected),
         "output": closing.output,
     }
     if closing.status is None:

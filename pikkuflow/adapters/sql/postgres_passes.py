@@ -9,6 +9,9 @@ Three rules make a statement a fence under READ COMMITTED:
 - What an UPDATE takes from another part of the statement comes in by a join, never by a sub-select: when the row had to be waited for, its
   condition is judged again, and PostgreSQL refuses to run a writing WITH query for that.
 
+A statement that is written lightly does not wait for the disk: it sets ``synchronous_commit`` for its own transaction. What may then be
+forgotten with a server that dies is in ``docs/decisions/light-commits.md``.
+
 An act that finds nothing to write is answered by its portable form (``passes``, ``closing``), which tells the reasons apart.
 """
 
@@ -33,6 +36,10 @@ __all__ = ["MOVED", "get_run", "insert_steps", "is_plain", "may_begin", "open_pa
 _NOW: Final = "clock_timestamp()"
 _OPEN: Final = "('running', 'suspended')"
 _FINAL: Final = "('succeeded', 'failed', 'cancelled')"
+
+
+_LIGHTLY: Final = "set_config('synchronous_commit', 'off', true)"
+"""Evaluated in a statement that is its own transaction, this holds for its commit and for nothing after it."""
 
 
 def _names(columns: Sequence[str]) -> str:
@@ -62,6 +69,8 @@ WHERE id = %(run_id)s AND status IN ('running', 'suspended', 'compensating') AND
 RETURNING {_names(RUN_COLUMNS)}
 """
 
+_TAKE_LIGHTLY: Final = f"{_TAKE}, {_LIGHTLY}"
+
 _READ_STEPS: Final = f"""
 -- The history, with a snapshot taken after the run's row was locked.
 -- Nothing is read when the run was not taken.
@@ -80,7 +89,7 @@ def open_pass(db: Statements, opening: PassOpening) -> History | None:
         "lease_seconds": float(opening.lease_seconds),
         "passes_lost_limit": opening.passes_lost_limit,
     }
-    taken, steps = db.pair(_TAKE, _READ_STEPS, asked)
+    taken, steps = db.pair(_TAKE_LIGHTLY if opening.lightly else _TAKE, _READ_STEPS, asked)
     if taken is None:
         return None
     return History(
@@ -277,14 +286,19 @@ _INSERT_STEPS: Final = f"""
   SELECT run_id, fan_id, count(*) FROM inserted WHERE %(joined)s AND fan_id IS NOT NULL GROUP BY run_id, fan_id
   ON CONFLICT (run_id, fan_id) DO UPDATE SET open = f.open + excluded.open
 )
-SELECT news, status FROM held
 """
 
+_INSERT: Final = f"{_INSERT_STEPS}SELECT news, status FROM held"
+_INSERT_LIGHTLY: Final = f"{_INSERT_STEPS}SELECT news, status, {_LIGHTLY} FROM held"
 
-def insert_steps(db: Statements, ref: PassRef, steps: Sequence[NewStep], *, joined: bool) -> PassNews | None:
+
+def insert_steps(
+    db: Statements, ref: PassRef, steps: Sequence[NewStep], *, joined: bool, lightly: bool
+) -> PassNews | None:
     """Insert waiting rows and their fans' counters."""
     rows = json.dumps([_inserted_values(new) for new in steps])
-    row = db.first(_INSERT_STEPS, {"run_id": ref.run_id, "pass_id": ref.pass_id, "rows": rows, "joined": joined})
+    asked = {"run_id": ref.run_id, "pass_id": ref.pass_id, "rows": rows, "joined": joined}
+    row = db.first(_INSERT_LIGHTLY if lightly else _INSERT, asked)
     if row is None:
         return None
     status = RunStatus(row["status"])

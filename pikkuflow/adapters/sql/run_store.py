@@ -217,10 +217,14 @@ class SqlRunStore(_Reads, _Repairs, GateActs, StoppingActs):
                 return answers
         return self.database.write(lambda tx: passes.record_all(tx, writes))
 
-    def insert_steps(self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False) -> PassNews | None:
-        """Insert waiting rows, all with one multi-row insert."""
+    def insert_steps(
+        self, ref: PassRef, steps: Sequence[NewStep], *, joined: bool = False, lightly: bool = False
+    ) -> PassNews | None:
+        """Insert waiting rows, all with one multi-row insert; ``lightly`` is for PostgreSQL."""
         if self._is_postgres:
-            return self.database.autocommit(lambda db: postgres_passes.insert_steps(db, ref, steps, joined=joined))
+            return self.database.autocommit(
+                lambda db: postgres_passes.insert_steps(db, ref, steps, joined=joined, lightly=lightly)
+            )
         return self.database.write(lambda tx: passes.insert_steps(tx, ref, steps, joined=joined))
 
     def start_child(self, ref: PassRef, step: NewStep, child: NewRun, *, result: str | None = None) -> PassNews | None:

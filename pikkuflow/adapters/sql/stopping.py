@@ -11,16 +11,17 @@ from sqlalchemy import insert, select, update
 from pikkuflow.adapters.sql.database import Database, Transaction
 from pikkuflow.adapters.sql.endings import end_waiting, forget_fans, tell_parent
 from pikkuflow.adapters.sql.news import more_news, outside_no, wants_wake
-from pikkuflow.adapters.sql.rows import ahead, is_held, new_step_row, ref_of, steps_of, text_of
+from pikkuflow.adapters.sql.rows import ahead, is_held, new_step_row, ref_of, run_of, steps_of, text_of
 from pikkuflow.adapters.sql.tables import run, step
 from pikkuflow.domain.act import PassNews, PassRef
 from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place, Step, attempt_seconds
 from pikkuflow.domain.stop import Beat, Cancellation, StepStanding, Stopped
 from pikkuflow.domain.unwind import may_need_undoing
 
-__all__ = ["StoppingActs", "cancel_run", "keep_details", "standing_of", "unwind_child"]
+__all__ = ["StoppingActs", "cancel_run", "keep_details", "overdue_runs", "standing_of", "unwind_child"]
 
 Row = Mapping[str, Any]
 
@@ -34,6 +35,10 @@ class StoppingActs:
         """Call a run off with one status write."""
         author = str(uuid.uuid4())
         return self.database.write(lambda tx: cancel_run(tx, request, author))
+
+    def overdue_runs(self, limit: int) -> tuple[Run, ...]:
+        """Open runs whose deadline is past."""
+        return self.database.read(lambda tx: overdue_runs(tx, limit))
 
     def beat(self, beat: Beat) -> StepStanding:
         """Say how an attempt stands, and keep its details."""
@@ -68,7 +73,7 @@ def cancel_run(tx: Transaction, request: Cancellation, author: str) -> Stopped |
 def _stop(tx: Transaction, row: Row, steps: Sequence[Step], request: Cancellation, author: str) -> Stopped:
     now = tx.now()
     undoes = row["pass_id"] is not None or may_need_undoing(steps)
-    status = RunStatus.COMPENSATING if undoes else RunStatus.CANCELLED
+    status = RunStatus.COMPENSATING if undoes else request.ending
     values: dict[str, Any] = {
         "status": status.value,
         "error": text_of(request.error),
@@ -96,6 +101,12 @@ def _stop(tx: Transaction, row: Row, steps: Sequence[Step], request: Cancellatio
         parent=parent,
         children=_live_children(steps),
     )
+
+
+def overdue_runs(tx: Transaction, limit: int) -> tuple[Run, ...]:
+    """Open runs whose deadline is past, those overdue longest first."""
+    late = select(run).where(run.c.status.in_(sorted(OPEN_RUN)), run.c.deadline_at <= tx.now())
+    return tuple(run_of(row) for row in tx.all(late.order_by(run.c.deadline_at, run.c.id).limit(limit)))
 
 
 def _live_children(steps: Sequence[Step]) -> tuple[RunId, ...]:

@@ -39,7 +39,7 @@ __all__ = [
     "sweep",
 ]
 
-SCHEMA_REVISION: Final = "0003"
+SCHEMA_REVISION: Final = "0004"
 """The newest migration. Revisions are numbers of four digits, so that older and newer can be told by comparing texts."""
 
 VERSION_TABLE: Final = "pikkuflow_alembic_version"
@@ -97,6 +97,8 @@ run = Table(
     Column("created_at", Utc, nullable=False),
     Column("updated_at", Utc, nullable=False),
     Column("finished_at", Utc),
+    Column("timeout_seconds", Double),
+    Column("deadline_at", Utc),
     # Listings, newest first, each by one filter.
     _index("run_created", "created_at", "id"),
     _index("run_workflow", "workflow", "created_at", "id"),
@@ -108,6 +110,7 @@ run = Table(
     _index("run_pass", "pass_until", "id", where="pass_until IS NOT NULL"),
     _index("run_due", "due_at", "id", where="due_at IS NOT NULL"),
     _index("run_idle", "status", "updated_at", "id", where="pass_id IS NULL AND due_at IS NULL AND news_at IS NULL"),
+    _index("run_deadline", "status", "deadline_at", "id", where="deadline_at IS NOT NULL"),
     _index("run_handover", "handover_at", "id", where="handover_at IS NOT NULL"),
     # What a process holds.
     _index("run_holder", "pass_holder", where="pass_holder IS NOT NULL"),

@@ -108,6 +108,13 @@ def waits(wf: Workflow, names: list[str], options: dict[str, Any]) -> str:
     return "slept"
 
 
+@pikku.workflow(name="undo.nobody")
+def nobody(wf: Workflow, seconds: int) -> None:
+    """Reserve, then wait for a worker of a queue that has none."""
+    wf.do("reserve tea", reserve.s("tea"))
+    wf.do("pay", pay.s("good").set(queue="nobody", expires=seconds))
+
+
 @pikku.workflow(name="undo.works")
 def works(wf: Workflow, seconds: float, options: dict[str, Any]) -> str:
     """One long step that asks whether it is still wanted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from celery import Celery
 from pikkuflow import PikkuFlow, SettingError, Workflow
 from pikkuflow.adapters.celery.node import Node, TimedOut
 from pikkuflow.adapters.celery.node_lease import NodeLease
+from pikkuflow.adapters.celery.origin import origin_of
 from pikkuflow.adapters.celery.pools import busy_pids, dead_children, live_children, note_births, refuse_green_pool
 from pikkuflow.adapters.celery.watch import Watch, _is_stale
 from pikkuflow.domain.act import ClaimRequest
@@ -176,6 +178,25 @@ class TestNodeLease:
             double.keep(world.rt)
         assert not world.memory.dispatcher.messages
         assert len([record for record in caplog.records if "Another worker lives" in record.message]) == 1
+
+    def test_a_name_whose_process_is_gone_is_taken_at_once(self, world: Any) -> None:
+        """The system knows that it ended; its lease need not lapse first. One that lives is waited for."""
+        with subprocess.Popen(["sleep", "60"]) as process:
+            dead = Node()
+            origin = origin_of(process.pid)
+            assert origin is not None
+            NodeLease("w1@host", dead, TTL, origin=origin).keep(world.rt)
+            run_id = claim(world, dead.holder(7))
+            world.memory.clock.advance(0.1)
+            lease = NodeLease("w1@host", Node(), TTL, origin=origin_of(os.getpid()))
+            lease.keep(world.rt)
+            waited = lease.is_waiting
+            process.kill()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            lease.keep(world.rt)
+        assert (waited, lease.is_waiting) == (True, False)
+        (sent,) = world.memory.dispatcher.messages
+        assert (sent[0].run_id, sent[0].name) == (run_id, "work")
 
     def test_a_name_that_is_still_a_predecessors_is_waited_for(self, world: Any) -> None:
         """The watch asks at each tick then, so that a predecessor's work is taken over as soon as it can be."""

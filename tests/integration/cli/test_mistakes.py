@@ -54,6 +54,19 @@ def test_arguments_that_do_not_fit_are_a_mistake_of_the_command_line(shop: Pikku
     assert "shop.order" in result.output
 
 
+def test_a_run_may_be_given_a_time_limit(shop: PikkuFlow) -> None:
+    """Its deadline is shown; what is no duration is one line, and starts nothing."""
+    migrations.upgrade(shop.settings.database_url)
+    started = _call(shop, "start", "shop.order", "[7]", "--inline", "--run-id", "r1", "--run-timeout", "2h")
+    assert started.exit_code == 0, started.output
+    shown = json.loads(_call(shop, "show", "r1", "--json").output)
+    assert shown["deadlineAt"] is not None
+    refused = _call(shop, "start", "shop.order", "[7]", "--inline", "--run-id", "r2", "--run-timeout", "soon")
+    assert refused.exit_code == 1
+    assert "soon" in refused.output
+    assert "r2" not in _call(shop, "list", "--json").output
+
+
 def test_an_inline_start_prints_its_result(shop: PikkuFlow) -> None:
     """The whole run in this process: no broker, no worker."""
     migrations.upgrade(shop.settings.database_url)

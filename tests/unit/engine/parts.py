@@ -27,6 +27,7 @@ class Task:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     undone_by: str | None = None
     countdown: float | None = None
+    expires: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Translate:
                 **shared,
             )
         if isinstance(what, Task):
-            countdown = {} if what.countdown is None else {"countdown": what.countdown}
+            own = {"countdown": what.countdown, "expires": what.expires}
             return StepCall(
                 name=name or what.name,
                 kind=StepKind.TASK,
@@ -71,7 +72,7 @@ class Translate:
                 args=what.args,
                 kwargs=what.kwargs,
                 undo_task=what.undone_by if options.compensate else None,
-                options=countdown,
+                options={key: value for key, value in own.items() if value is not None},
                 **shared,
             )
         return StepCall(name=name or what.__name__, kind=StepKind.FUNCTION, function=what, **shared)
@@ -170,6 +171,7 @@ class Runner:
             args=call.args,
             kwargs=call.kwargs,
             delay_seconds=call.options.get("countdown"),
+            expires_seconds=call.options.get("expires"),
         )
 
     def is_known(self, task: str) -> bool:

@@ -9,7 +9,9 @@ import pytest
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus, StepStatus
 from pikkuflow.domain.stop import Cancellation, cancelled_failure
+from pikkuflow.engine.call_off import call_off
 from pikkuflow.engine.cancel import cancel_run
+from pikkuflow.errors import RunSettled
 from tests.unit.engine.bench import Bench, Child, Task
 from tests.unit.engine.shop import Shop, step
 
@@ -107,6 +109,81 @@ def test_a_finished_run_is_left_alone_and_its_status_is_returned() -> None:
     assert cancel(shop.bench) is RunStatus.COMPLETED
     assert shop.bench.run() == before
     assert cancel(shop.bench, run_id="no such run") is None
+
+
+def succeeds(wf: Any) -> str:
+    """One step."""
+    return str(wf.do(step("a")))
+
+
+def fails(wf: Any) -> None:
+    """Nothing to undo."""
+    wf.do(Task("boom"), retries=0)
+
+
+def is_undone(wf: Any) -> None:
+    """A failure, and something to undo."""
+    wf.do(step("a"))
+    wf.do(Task("boom"), retries=0)
+
+
+@pytest.mark.parametrize(
+    ("body", "undoable", "status"),
+    [
+        (succeeds, True, RunStatus.COMPLETED),
+        (fails, True, RunStatus.FAILED),
+        (is_undone, True, RunStatus.COMPENSATED),
+        (is_undone, False, RunStatus.COMPENSATION_FAILED),
+    ],
+)
+def test_a_run_that_has_ended_by_itself_is_not_called_off(body: Any, undoable: bool, status: RunStatus) -> None:  # noqa: FBT001 - a case
+    """Issue D, bad input: a typed error with a status-like code, as for a signal or a resume; nothing is changed."""
+    shop = Shop()
+    shop.fails = {} if undoable else {"a": 100}
+    shop.run(body)
+    before = shop.bench.run()
+
+    with pytest.raises(RunSettled, match=rf"has ended \({status.value}\)") as caught:
+        call_off(shop.bench.rt, before, "too late")
+
+    assert (caught.value.code, caught.value.status, caught.value.run_id) == ("RUN_SETTLED", 409, "r1")
+    assert before.status is status
+    assert shop.bench.run() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "undoable", "status"),
+    [
+        (bare, True, RunStatus.CANCELLED),
+        (waits, True, RunStatus.COMPENSATED),
+        (waits, False, RunStatus.COMPENSATION_FAILED),
+    ],
+)
+def test_a_run_that_was_called_off_is_called_off_again_in_peace(body: Any, undoable: bool, status: RunStatus) -> None:  # noqa: FBT001 - a case
+    """T11.37: before, while and after it is undone; once is enough, and its status is returned."""
+    shop = Shop()
+    shop.fails = {} if undoable else {"a": 100}
+    shop.begin(body)
+    first = call_off(shop.bench.rt, shop.bench.run(), "first")
+    assert call_off(shop.bench.rt, shop.bench.run(), "second") is first
+    for _ in range(20):
+        shop.settle()
+
+    assert call_off(shop.bench.rt, shop.bench.run(), "third") is status
+    assert shop.bench.error() == "first"
+    assert shop.diary.count("una[1]") == int(status is RunStatus.COMPENSATED)
+
+
+def test_a_cancel_that_meets_the_end_of_its_run_is_told() -> None:
+    """T11.38: it was open when it was looked up, and ended before the cancel came: completed it stays."""
+    shop = Shop()
+    shop.begin(waits)
+    seen = shop.bench.run()
+    shop.bench.pass_time(86_401)
+    assert shop.status is RunStatus.COMPLETED
+
+    with pytest.raises(RunSettled, match="completed"):
+        call_off(shop.bench.rt, seen, None)
 
 
 @pytest.mark.parametrize("undone_by", [None, "una"])

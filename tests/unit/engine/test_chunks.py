@@ -179,3 +179,18 @@ def test_members_with_a_timeout_travel_by_themselves() -> None:
 
     assert bench.output() == [0, 1, 2, 3]
     assert overdue == [False] * 4
+
+
+def test_members_that_are_tried_once_travel_by_themselves() -> None:
+    """A process that dies under one of them must not cost the others the only attempt they have."""
+    bench = Bench()
+    bench.task(lambda number: number, name="member")
+
+    def flow(wf: Any) -> Any:
+        return wf.map(Task("member"), [0, 1, 2, 3], chunk=4, retries=0)
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work_one()
+
+    assert sent(bench) == [[(f"member[{number}]", 1)] for number in range(4)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.domain.status import Dispatch, RunStatus, StepStatus
 from pikkuflow.errors import StepFailed, StepFunctionMismatch
 from pikkuflow.ports import AttemptEnd
 from tests.unit.engine.bench import Bench, Say, Task
@@ -31,6 +31,25 @@ def test_a_step_worker_works_it_and_continues_the_run_in_place() -> None:
 
     assert bench.output() == 2
     assert not bench.broker.wakes
+
+
+def test_what_a_light_pass_works_itself_is_shown_before() -> None:
+    """A server that dies may forget its opening: the first step in place is begun on disk, those after it are not held up."""
+    bench = Bench()
+    bench.task(lambda n: n + 1, name="far", leaves="queue")
+    shown: list[tuple[str, ...]] = []
+
+    def flow(wf: Any) -> None:
+        wf.do(Task("far", (1,)))
+        for name in ("one", "two"):
+            wf.do(name, lambda: shown.append(tuple(f"{step.name} {step.status}" for step in bench.steps())))
+
+    bench.workflow(flow, dispatch=Dispatch.QUEUE)
+    bench.start("flow")
+    bench.work()
+
+    assert shown == [("far succeeded", "one running"), ("far succeeded", "one succeeded")]
+    assert bench.run().status is RunStatus.COMPLETED
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from pikkuflow.engine.send import message_of
 from pikkuflow.errors import StoreUnavailable
 from tests.servers.processes import wait_until
 from tests.unit.engine.bench import Bench, Task
+from tests.unit.engine.shop import Shop, step
 
 
 def test_an_unknown_workflow_suspends_its_run_and_is_tried_again_with_backoff() -> None:
@@ -201,3 +203,88 @@ def test_a_suspension_for_a_missing_task_that_meets_an_outage_is_kept(*, opens: 
     wait_until(lambda: bench.run().pass_holder is None, seconds=10)
     assert bench.run().code == (None if opens else "TASK_NOT_FOUND")
     assert bench.step("far").attempt == 1
+
+
+def unknown_undo() -> tuple[Shop, Callable[[], Any]]:
+    """A run whose dispatched compensation has just met the only worker there is, without its task; and how that gets to know it."""
+    shop = Shop("away")
+    known = shop.bench.runner.tasks.pop("una")
+
+    def flow(wf: Any) -> None:
+        wf.do(step("a", 1))
+        wf.do(Task("boom"), retries=0)
+
+    shop.begin(flow)
+    return shop, lambda: shop.bench.task(known, name="una")
+
+
+def opened_passes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When passes open from now on, whoever opens them."""
+    times: list[float] = []
+    opens = bench.store.open_pass
+
+    def counted(opening: Any) -> Any:
+        times.append(bench.clock.monotonic())
+        return opens(opening)
+
+    monkeypatch.setattr(bench.store, "open_pass", counted)
+    return times
+
+
+def test_a_compensation_that_met_a_worker_without_its_task_is_sent_again() -> None:
+    """D5: no sweep is needed, no attempt is spent, the run's own error stays; a worker that knows the task comes later and undoes it."""
+    shop, deploy = unknown_undo()
+    bench = shop.bench
+    row = bench.step("a:compensate")
+    assert (row.status, row.attempt) == (StepStatus.PENDING, 1)
+    assert bench.due() == pytest.approx(5)
+    bench.pass_time(5)
+    bench.pass_time(5)
+    assert not bench.run().is_settled
+
+    deploy()
+    bench.pass_time(bench.due() or 0)
+
+    assert shop.status is RunStatus.COMPENSATED
+    assert shop.diary == ["a", "boom", "una[1]"]
+    assert bench.step("a:compensate").attempt == 1
+    assert bench.error().endswith("payment dead")
+
+
+def test_a_compensation_that_no_worker_knows_is_tried_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No loop: 5 s, then as long as it has waited, at most 10 min; each try is a pass that sends, and one that met no task."""
+    shop, _ = unknown_undo()
+    bench = shop.bench
+    times = opened_passes(bench, monkeypatch)
+    waits = []
+    for _ in range(8):
+        waits.append(bench.due() or 0)
+        bench.pass_time(waits[-1])
+    assert waits == pytest.approx([5, 5, 10, 20, 40, 80, 160, 320])
+    assert len(times) == 2 * len(waits)
+
+    begun = bench.clock.monotonic()
+    while bench.clock.monotonic() < begun + 7200:
+        bench.pass_time(10)
+
+    assert len(times) - 16 <= 2 * 13
+
+
+def test_a_missing_compensation_keeps_no_other_time_of_its_run_waiting() -> None:
+    """What the unwind was due for anyway, it is still due for then."""
+    shop = Shop("mixed")
+    bench = shop.bench
+    shop.fails = {"a": 1}
+    bench.runner.tasks.pop("unb")
+
+    def flow(wf: Any) -> None:
+        wf.gather(wf.submit(step("a"), retry_delay=3, dispatch="inline"), wf.submit(step("b")))
+        wf.do(Task("boom"), retries=0)
+
+    shop.begin(flow)
+    assert bench.step("a:compensate").status is StepStatus.PENDING
+    assert bench.due() == pytest.approx(3, abs=0.5)
+    bench.pass_time(3.1)
+
+    assert bench.step("a:compensate").status is StepStatus.SUCCEEDED
+    assert shop.status is RunStatus.COMPENSATING

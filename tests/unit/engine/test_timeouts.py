@@ -220,16 +220,18 @@ def test_an_attempt_that_goes_silent_is_outdated_by_the_next() -> None:
     assert seen == [None, {"page": 2}]
 
 
-@pytest.mark.parametrize("what", [0, Child("flow")])
-def test_a_timeout_that_means_nothing_is_refused(what: Any) -> None:
-    """Before anything is stored."""
+@pytest.mark.parametrize(
+    ("what", "option"), [(Task("work"), {"timeout": 0}), (Child("flow"), {"heartbeat_timeout": 5})]
+)
+def test_a_timeout_that_means_nothing_is_refused(what: Any, option: dict[str, Any]) -> None:
+    """Before anything is stored; a child run's steps have heartbeats, it has none."""
     bench = Bench()
     bench.task(lambda: None, name="work")
     found: list[Exception] = []
 
     def flow(wf: Any) -> None:
         try:
-            wf.do(*([Task("work")] if what == 0 else [what]), timeout=0 if what == 0 else 5)
+            wf.do(what, **option)
         except (WorkflowDefinitionError, StepFailed) as error:
             found.append(error)
 
@@ -239,3 +241,56 @@ def test_a_timeout_that_means_nothing_is_refused(what: Any) -> None:
 
     assert [type(error) for error in found] == [WorkflowDefinitionError]
     assert bench.steps() == ()
+
+
+def expiring(bench: Bench) -> list[str]:
+    """A run of two members, of which a worker takes the first only; both may wait for one for half a minute. What the body saw."""
+    seen: list[str] = []
+    bench.task(lambda: "done", name="work", leaves="queue")
+
+    def flow(wf: Any) -> list[str]:
+        parts = wf.gather(
+            *(wf.submit(name, Task("work", expires=30.0)) for name in ("taken", "left")), return_exceptions=True
+        )
+        seen.extend(str(part) for part in parts)
+        return seen
+
+    bench.workflow(flow)
+    bench.start("flow")
+    assert bench.work_one()
+    assert bench.work_one()
+    bench.broker.lose_all()
+    return seen
+
+
+@pytest.mark.parametrize("by", ["hint", "sweep"])
+def test_a_step_that_no_worker_takes_in_time_has_failed(by: str) -> None:
+    """Issue D, Build 7: a queue that nobody consumes gives no news; the run's own time does. What a worker took in time is not touched."""
+    bench = Bench()
+    seen = expiring(bench)
+    if by == "hint":
+        bench.pass_time(30.5)
+    else:
+        bench.clock.advance(30.5)
+        bench.hints.pop_due(100)
+        bench.recover()
+        bench.broker.messages.clear()
+        bench.work()
+
+    assert [part[:4] for part in seen] == ["done", "Step"]
+    assert "left' expired before a worker took it" in seen[1]
+    row = bench.step("left")
+    assert (row.status, row.attempt) == (StepStatus.FAILED, 1)
+    assert bench.run().status is RunStatus.COMPLETED
+
+
+def test_a_step_that_waits_for_a_worker_has_its_run_look_once() -> None:
+    """No loop: nothing happens until its time, and a run without such a step has no time of its own."""
+    bench = Bench()
+    expiring(bench)
+    passes = len(bench.ear.passes)
+    assert bench.due() == pytest.approx(30)
+    bench.pass_time(29)
+    assert len(bench.ear.passes) == passes
+    bench.pass_time(1.5)
+    assert len(bench.ear.passes) == passes + 1

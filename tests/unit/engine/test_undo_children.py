@@ -34,8 +34,8 @@ def test_a_completed_child_is_undone_as_one_unit() -> None:
     assert shop.child.status is RunStatus.COMPENSATED
 
 
-def test_an_inline_run_undoes_what_followed_a_child_before_the_child() -> None:
-    """T11.28, T12.2: the child is worked in the pass of its parent, and what the parent does next rests on it all the same."""
+def test_what_rests_on_a_child_of_an_inline_run_is_undone_before_it() -> None:
+    """T11.28, found by the simulation: the pass that worked the child goes on with its result."""
     shop = Shop()
 
     def child(wf: Any) -> None:
@@ -43,17 +43,38 @@ def test_an_inline_run_undoes_what_followed_a_child_before_the_child() -> None:
 
     def parent(wf: Any) -> None:
         wf.do(Child("child"))
-        wf.do("after", step("b"))
-        wf.do("last", step("c"))
+        wf.do(step("b"))
+        wf.do(step("c"))
         raise ValueError("no")
 
     shop.bench.workflow(child, name="child")
     shop.bench.workflow(parent, name="flow")
-    shop.bench.start("flow", inline=True)
-    run_inline(shop.bench.rt, RunId("r1"))
+    shop.bench.store.insert_runs([shop.bench.new_run("flow", inline=True)])
+    run_inline(shop.bench.other(has_broker=False), RunId("r1"))
 
     assert shop.diary == ["a", "b", "c", "unc[]", "unb[]", "una[]"]
     assert shop.status is RunStatus.COMPENSATED
+
+
+def test_a_milestone_after_a_child_of_an_inline_run_keeps_the_child() -> None:
+    """T11.28: nothing before a milestone is undone."""
+    shop = Shop()
+
+    def child(wf: Any) -> None:
+        wf.do(step("a"))
+
+    def parent(wf: Any) -> None:
+        wf.do(Child("child"))
+        wf.milestone("paid")
+        raise ValueError("no")
+
+    shop.bench.workflow(child, name="child")
+    shop.bench.workflow(parent, name="flow")
+    shop.bench.store.insert_runs([shop.bench.new_run("flow", inline=True)])
+    run_inline(shop.bench.other(has_broker=False), RunId("r1"))
+
+    assert shop.diary == ["a"]
+    assert shop.child.status is RunStatus.COMPLETED
 
 
 def test_a_child_that_was_opted_out_is_kept() -> None:

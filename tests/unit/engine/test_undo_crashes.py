@@ -15,6 +15,7 @@ from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.engine.call_off import call_off
 from pikkuflow.engine.sweep import recover
 from tests.unit.engine.bench import Bench, Child, Died, Life, Task
+from tests.unit.engine.shop import Shop
 
 _PATIENCE = 80
 _PLACES = ("here", "away", "mixed")
@@ -181,3 +182,39 @@ def test_processes_may_die_again_and_again(seed: int) -> None:
         assert step.attempt <= step.attempts_allowed
     assert set(saga.undone) <= set(_FORWARD)
     assert set(saga.done) >= set(saga.undone)
+
+
+@pytest.mark.parametrize("place", ["here", "away"])
+@pytest.mark.parametrize(
+    ("retries", "said"),
+    [(5, "lost its worker on attempt 1; its run was stopped, so it is not tried again."), (0, "no attempt is left.")],
+)
+def test_a_step_that_was_lost_with_its_run_stopped_says_so(place: str, retries: int, said: str) -> None:
+    """Design 3.7: no further attempt is made for a run that is undone, and nothing is said of attempts that it had left."""
+    shop = Shop()
+    life = Life()
+
+    def dies() -> None:
+        call_off(shop.bench.rt, shop.bench.run(), "enough")
+        life.end()
+
+    shop.bench.task(dies, name="dies", leaves="queue" if place == "away" else None)
+
+    def flow(wf: Any) -> None:
+        wf.do(Task("dies", undone_by="una"), retries=retries)
+
+    shop.bench.workflow(flow)
+    shop.bench.start("flow")
+    if place == "away":
+        shop.bench.work_one()
+    with pytest.raises(Died):
+        shop.bench.work_one(shop.bench.process(life))
+    shop.bench.clock.advance(61)
+    recover(shop.bench.rt)
+    shop.settle()
+
+    error = shop.bench.step("dies").error
+    assert error is not None
+    assert error.code == "STEP_LEASE_EXPIRED"
+    assert error.message.endswith(said)
+    assert [undo.error for undo in shop.undos] == [error.message]

@@ -217,57 +217,6 @@ def test_a_cycle_without_a_way_out_is_bounded() -> None:
         assert len(stage.steps()) == 50
 
 
-def test_a_node_may_be_a_workflow(stage: Stage) -> None:
-    """Spec 3.5: a child run, awaited; a graph may nest in a graph, a function in a graph."""
-
-    @stage.pikku.workflow(name="double")
-    def double(wf: Any, number: int) -> int:
-        wf.sleep("1h")
-        return number * 2
-
-    stage.graph("x", name="inner", x={"input": [ref("trigger", "n")]})
-    stage.play(
-        trigger={"n": 21},
-        a={"task": "double", "input": [ref("trigger", "n")], "next": "b"},
-        b={"task": "inner", "input": {"n": ref("a")}},
-    )
-
-    assert stage.value("a") == 42
-    assert stage.status == "completed"
-    child = stage.step("b").child_run_id
-    assert child is not None
-    assert stage.world.runtime.codec.decode(stage.world.store.list_steps(child)[0].result or "") == [42]
-
-
-def test_a_nested_workflow_has_no_timeout(stage: Stage) -> None:
-    """As for ``wf.do``: its steps have one; the node is named."""
-    stage.graph("x", name="inner", x=None)
-    run = stage.play(a={"task": "inner", "timeout": "5s"})
-
-    with pytest.raises(RunFailed, match="Node 'a' is a run of its own and has no timeout"):
-        run.result(timeout=0)
-
-
-def test_sleeps_and_milestones_are_nodes(stage: Stage) -> None:
-    """Spec 3.5: a sleep's length may be known only at run time."""
-    stage.says = {"a": {"wait": "2h"}}
-    begun = stage.world.clock.now()
-    stage.play(a="b", b={"sleep": ref("a", "wait"), "next": "m"}, m={"milestone": "rested", "next": "c"}, c=None)
-
-    assert (stage.world.clock.now() - begun).total_seconds() >= 7200
-    assert stage.begun() == [("a", None), ("b", "a"), ("__milestone:rested", "b"), ("c", "__milestone:rested")]
-    assert stage.status == "completed"
-
-
-def test_a_sleep_that_is_no_duration_fails_the_run(stage: Stage) -> None:
-    """Bad input: what the reference gave is named."""
-    stage.says = {"a": {"wait": "soon"}}
-    run = stage.play(a="b", b={"sleep": ref("a", "wait")})
-
-    with pytest.raises(RunFailed, match="soon"):
-        run.result(timeout=0)
-
-
 def test_arguments_that_do_not_fit_fail_the_run_with_the_nodes_name(stage: Stage) -> None:
     """A task's own check says nothing of the node."""
 

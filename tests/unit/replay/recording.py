@@ -205,6 +205,8 @@ class Recording:
             lost=False,
             passes_lost=0,
             due_at=None,
+            timeout_seconds=None,
+            deadline_at=None,
             parent=None,
             handover=None,
             delivered_at=None,

@@ -39,7 +39,7 @@ def test_the_decisions_of_a_schedule_are_the_schedule(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_schedule_breaks_no_invariant(seed: int) -> None:
-    """I1 to I9, I11 and I12 of spec 16.6; ``make simulate`` works many more."""
+    """I1 to I12 of spec 16.6; ``make simulate`` works many more."""
     failing = find(plan_of(seed))
 
     assert failing is None, f"{failing.violation}; python -m tests.simulation --seed {seed} --shrink"

@@ -1,0 +1,57 @@
+"""Where a process runs, in a text that another process on the same machine can ask: does it still live (design 3.9)?
+
+A dead worker's node lease would lapse by itself. Who starts on the same machine need not wait for that: the system knows.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+__all__ = ["has_ended", "origin_of"]
+
+_ENDED: Final = frozenset("ZX")
+
+
+def origin_of(pid: int) -> str | None:
+    """``<machine>.<pid>.<start>`` of a process of this machine; None where the system does not tell, or there is no such process."""
+    machine, started = _machine(), _started(pid)
+    return None if machine is None or started is None else f"{machine}.{pid}.{started[1]}"
+
+
+def has_ended(origin: str) -> bool:
+    """Whether that process certainly works no more. False when it lives, ran elsewhere, or nobody can tell."""
+    machine, _, process = origin.partition(".")
+    pid, _, start = process.partition(".")
+    if not pid.isdigit() or machine != _machine():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    now = _started(int(pid))
+    return now is not None and (now[0] in _ENDED or now[1] != start)
+
+
+def _machine() -> str | None:
+    """This boot of this machine, and the name space in which process ids count: a container has its own."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        space = Path("/proc/self/ns/pid").readlink()
+    except OSError:
+        return None
+    return sha256(f"{boot} {space}".encode()).hexdigest()[:16]
+
+
+def _started(pid: int) -> tuple[str, str] | None:
+    """The state of a process, and the tick of its start, after which its id may be another's."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = line.rpartition(")")[2].split()
+    return fields[0], fields[19]
