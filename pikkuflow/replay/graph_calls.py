@@ -139,8 +139,8 @@ class GraphCalls:
             return _called_with(self._walk.taken(begin, node.input), is_single="$ref" in _keys(node.input))
         if begin.part is Part.ITEM:
             return (self._walk.item(begin),), {}
-        if begin.after is None:
-            trigger = self._walk.trigger
+        trigger = self._walk.trigger
+        if node.id in self._walk.graph.entry and trigger is not None:
             return _called_with(trigger, is_single=not isinstance(trigger, Mapping))
         return (), {}
 

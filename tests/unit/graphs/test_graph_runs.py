@@ -54,6 +54,20 @@ def test_a_graph_is_started_with_keywords_or_one_value(stage: Stage) -> None:
     assert stage.value("a") == [[1, 2]]
 
 
+def test_an_entry_gets_the_trigger_in_every_round(stage: Stage) -> None:
+    """Spec 3.1: it is the node that is an entry, also when a cycle comes back to it; nothing is no argument."""
+    stage.says = {"b": _branch("again", "out")}
+    stage.play(trigger={"x": 1}, a="b", b={"next": {"again": "a", "out": []}})
+    assert [stage.value("a"), stage.value("a#1")] == [[1], [1]]
+
+
+def test_a_graph_may_be_started_with_nothing(stage: Stage) -> None:
+    """Then an entry is called without arguments."""
+    stage.play(a=None)
+
+    assert stage.value("a") == []
+
+
 def test_a_node_chooses_the_branch_that_follows(stage: Stage) -> None:
     """Spec 3.1, 3.5: ``current_step().branch(key)``; the choice is recorded with the outcome."""
     stage.says = {"a": _branch("yes")}
@@ -290,6 +304,25 @@ def test_the_same_rows_are_left_in_every_place() -> None:
 
     assert left[0] == left[1] == left[2]
     assert sorted(left[0]) == ["a", "b", "b#1", "b2", "c", "c[0]", "c[1]", "c[2]", "d", "e", "items"]
+
+
+def test_quick_nodes_are_written_together_with_their_branches() -> None:
+    """Issue C: outcomes of consecutive quick steps share a commit; choices and state are among them."""
+    with staged("here") as stage:
+        stage.says = {"a": _branch(*["on"] * 9, "out"), "b": lambda *_: current_step().set_state("b", "kept")}
+        nodes: dict[str, Any] = {
+            "a": {"task": "do", "compensate": False, "next": {"on": "b", "out": "c"}},
+            "b": {"task": "do", "compensate": False, "next": "a"},
+            "c": {"task": "do", "compensate": False, "next": "d"},
+            "d": {"sleep": "1h", "next": "e"},
+            "e": {"task": "do", "compensate": False},
+        }
+        stage.says["c"] = stage.says["e"] = lambda *_: current_step().get_state("b")
+        stage.start(stage.pikku.graph("flow", nodes=nodes, entry="a", quick=True))
+
+        assert stage.status == "completed"
+        assert [name for name, _ in stage.begun()][-4:] == ["a#9", "c", "d", "e"]
+        assert (stage.value("c"), stage.value("e")) == ("kept", "kept")
 
 
 def test_an_entry_that_is_declared_may_be_chosen(stage: Stage) -> None:
