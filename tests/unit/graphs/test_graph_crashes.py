@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,9 @@ from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.graph_input import ref
 from pikkuflow.domain.graph_read import graph_of
 from pikkuflow.domain.status import RunStatus, StepStatus
-from tests.unit.engine.bench import Bench, Life
-from tests.unit.engine.test_crashes import live_through, recover_all
+from pikkuflow.domain.undo import Undo
+from tests.unit.engine.bench import Bench, Died, Life
+from tests.unit.engine.test_crashes import live_through, recover_all, tick
 from tests.unit.graphs.signatures import Signatures
 
 GRAPH = graph_of(
@@ -34,6 +36,20 @@ GRAPH = graph_of(
     },
 )
 CHOICES = {"b": "again", "b#1": "out"}
+
+
+FAILING = graph_of(
+    "flow",
+    entry="a",
+    nodes={
+        "a": {"task": "done", "next": ["b", "c"]},
+        "b": {"task": "done", "for_each": "trigger", "next": "join"},
+        "c": {"task": "dead", "retries": 0, "recover": "fix"},
+        "fix": {"task": "done", "next": "join"},
+        "join": {"task": "done", "input": [ref("b"), ref("fix")], "next": "end"},
+        "end": {"task": "dead", "retries": 0, "compensate": False},
+    },
+)
 
 
 def a_bench() -> tuple[Bench, list[tuple[str, int]]]:
@@ -113,3 +129,62 @@ def test_death_at_any_moment_leaves_the_same_rows(part: int) -> None:
             assert step.attempt <= step.attempts_allowed
         # Without retries, "dead" may have been ended before it ran (design 3.11).
         assert {step for step, _ in ledger} | {"dead"} == ROWS.keys() - {"nap", "child", "each", "turn"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_processes_may_die_again_and_again(seed: int) -> None:
+    """Seven deaths in a row, at scattered moments: still the same rows."""
+    bench, _ = a_bench()
+    bench.start("flow")
+    for crash in range(7):
+        rt = bench.process(Life(dies_at=1 + (seed * 37 + crash * 53) % 60), holder=f"node{crash}:2")
+        with suppress(Died):
+            bench.work(rt=rt)
+            tick(bench, rt, seconds=20)
+            bench.work(rt=rt)
+        bench.clock.advance(31)
+    recover_all(bench)
+
+    assert rows(bench) == ROWS
+
+
+def a_failing_bench() -> tuple[Bench, list[str]]:
+    """A graph that fails at its end, over tasks that can be undone, and what was undone."""
+    bench = Bench()
+    undone: list[str] = []
+
+    def done(*args: Any) -> Any:
+        return list(args)
+
+    def dead(*_: Any) -> None:
+        raise ValueError("it is dead")
+
+    def undo(undo: Undo, *_: Any) -> None:
+        undone.append(undo.step)
+
+    bench.task(done, name="done")
+    bench.task(dead, name="dead")
+    bench.task(undo, name="undo")
+    bench.registry.add(WorkflowDefinition(name="flow", body=lambda _wf: None, version="v1", graph=FAILING))
+    bench.rt = replace(bench.rt, translate=Signatures(undone_by="undo"))
+    return bench, undone
+
+
+def test_death_at_any_moment_undoes_each_node_once_and_no_recovered_one() -> None:
+    """T13.17, T13.16, 16.6: recorded once each; the node that was recovered is left alone."""
+    moment, died = 0, True
+    while died:
+        moment += 1
+        bench, undone = a_failing_bench()
+        bench.start("flow", [1, 2])
+        died = live_through(bench, Life(dies_at=moment))
+        if died:
+            recover_all(bench)
+
+        assert bench.run().status is RunStatus.COMPENSATED, f"killed at moment {moment}"
+        assert bench.run().code == "GRAPH_NODE_FAILED"
+        undos = [step for step in bench.steps() if step.name.endswith(":compensate")]
+        assert {step.name for step in undos} == {f"{name}:compensate" for name in ("a", "b[0]", "b[1]", "fix", "join")}
+        assert all(step.status is StepStatus.SUCCEEDED for step in undos)
+        assert set(undone) == {"a", "b[0]", "b[1]", "fix", "join"}
+        assert undone.index("join") < undone.index("fix") < undone.index("a")
