@@ -101,3 +101,50 @@ def test_a_fresh_pass_plans_what_the_pass_before_it_would_have(made: Made) -> No
     for at, (_, after) in enumerate(strider.begun):
         assert after is None or after in strider.names[:at]
     assert ends == set(strider.names) - {name for name in strider.names if "[" in name} or strider.plan().trouble
+
+
+@st.composite
+def rounds(draw: Any) -> tuple[Made, int, list[list[str]]]:
+    """A cycle that forks into chains and joins them, so many rounds of it, and the chains."""
+    chains = [[f"c{at}_{link}" for link in range(draw(st.integers(1, 3)))] for at in range(draw(st.integers(1, 3)))]
+    nodes: dict[str, Any] = {"a": {"next": [chain[0] for chain in chains]}}
+    for chain in chains:
+        for link, following in zip(chain, [*chain[1:], "join"], strict=True):
+            nodes[link] = {"input": [ref("a")], "next": following}
+        if draw(st.booleans()):
+            nodes[chain[0]] = {"for_each": "trigger", "next": nodes[chain[0]]["next"]}
+    nodes["join"] = {"input": [ref(chain[-1]) for chain in chains], "next": {"again": "a", "out": []}}
+    return Made(graph=graph("a", **nodes), outcomes={}, draw=draw), draw(st.integers(1, 4)), chains
+
+
+@given(rounds())
+def test_a_cycle_with_forks_gives_the_same_in_every_order(made: tuple[Made, int, list[list[str]]]) -> None:
+    """T13.6, spec 3.3: each round begins each node once, its join takes the round's own results, whatever ends first."""
+    walked, count, chains = made
+    taken: dict[str, Any] = {}
+
+    def outcomes(begin: Begin) -> Ended:
+        if begin.node.input is not None:
+            taken[begin.name] = strider.walk.taken(begin, begin.node.input)
+        is_last = begin.ordinal == count - 1
+        return gave(f"of {begin.name}", ("out" if is_last else "again") if begin.node.id == "join" else None)
+
+    strider = Strider(walked.graph, outcomes, trigger=["x"], choose=walked.choose, reloads=True)
+    strider.go()
+
+    expected: dict[str, str | None] = {}
+    for at in range(count):
+        number = f"#{at}" if at else ""
+        expected[f"a{number}"] = f"join#{at - 1}" if at > 1 else "join" if at else None
+        for chain in chains:
+            for link, before in zip(chain, ["a", *chain], strict=False):
+                expected[f"{link}{number}"] = f"{before}{number}"
+                if walked.graph.nodes[link].for_each is not None:
+                    expected[f"{link}{number}[0]"] = f"{before}{number}"
+        expected[f"join{number}"] = f"{chains[0][-1]}{number}"
+        lasts = [f"{chain[-1]}{number}" for chain in chains]
+        of = [f"of {name}" if walked.graph.nodes[name.partition("#")[0]].for_each is None else None for name in lasts]
+        assert [given for given, known in zip(taken[f"join{number}"], of, strict=True) if known is not None] == [
+            known for known in of if known is not None
+        ]
+    assert dict(strider.begun) == expected
