@@ -220,7 +220,7 @@ class PikkuFlow:
 
         Raises as ``graph``, ``SettingError`` for a YAML file without PyYAML, and ``OSError`` for a file that cannot be read.
         """
-        return self.graph(**read_graph_file(path), **choices)
+        return self.graph(**{**read_graph_file(path), **choices})
 
     def compensates(self, task: Any) -> Callable[[F], F]:
         """Declare how a task is undone: ``@pikku.compensates(charge)``. Its steps then record their start before they work (D20).

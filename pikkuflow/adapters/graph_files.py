@@ -84,6 +84,10 @@ class GraphFields(_Said):
     max_visits: Annotated[int, Field(ge=1, strict=True)] = Field(
         MAX_VISITS, description="How often one run may begin one node."
     )
+    queue: Text | None = Field(None, description="Where the passes of its runs go.")
+    dispatch: Literal["auto", "queue", "inline"] | None = None
+    quick: Annotated[bool, Field(strict=True)] = False
+    timeout: Duration | None = Field(None, description="How long a run may take in all.")
 
 
 def checked_node(node_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +134,9 @@ def _first(error: ValidationError) -> tuple[str, str]:
     found = max(error.errors(include_url=False, include_context=False), key=lambda one: len(one["loc"]))
     places = [str(part) for part in found["loc"]]
     said = str(found["msg"])
-    return ".".join(places), said[:1].lower() + said[1:]
+    why = said[:1].lower() + said[1:]
+    # YAML reads yes, no and on as true and false.
+    return ".".join(places), f"{why} (a key is text: write it in quotes)" if places[-1:] == ["[key]"] else why
 
 
 def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -162,7 +168,3 @@ def _yaml(text: str) -> Any:
         return yaml.load(text, Loader=Loader)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
-
-
-if __name__ == "__main__":
-    print(json.dumps(graph_schema(), indent=2, ensure_ascii=False))  # noqa: T201 - what it is run for

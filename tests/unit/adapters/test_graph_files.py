@@ -122,6 +122,7 @@ def test_a_wrong_field_is_named_with_its_node(pikku: PikkuFlow, nodes: Any, mess
         ("name: x\nentry: a\nnodes: {a: {task: t, retries: no}}", "Graph file g.yaml: nodes.a.retries is wrong"),
         ("name: x\nentry: a\nnodes:\n  a: {task: t}\n  a: {task: u}", "'a' is in it twice"),
         ("name: x\nnodes: {a: {task: t}}", "Graph file g.yaml: entry is wrong: field required."),
+        ("name: x\nentry: a\nnodes: {a: {task: t, next: {yes: a}}}", "a key is text: write it in quotes"),
         ("[1, 2]", "Graph file g.yaml: the whole is wrong"),
         ("{", "Graph file g.yaml cannot be read"),
     ],
@@ -134,6 +135,18 @@ def test_a_file_that_is_no_graph_is_refused(tmp_path: Path, text: str, message: 
         read_graph_file(tmp_path / "g.yaml")
 
     assert message in str(refused.value)
+
+
+def test_a_file_may_say_where_its_runs_go(pikku: PikkuFlow, tmp_path: Path) -> None:
+    """What ``pikku.graph`` takes beside the nodes; the call that reads the file has the last word."""
+    (tmp_path / "g.yaml").write_text(YAML + "queue: slow\ndispatch: queue\ntimeout: 2h\nmax_visits: 5\n")
+
+    pikku.graph_file(tmp_path / "g.yaml", dispatch="inline")
+
+    made = pikku.registry.get("shop.order")
+    assert (made.queue, made.dispatch, made.timeout_seconds) == ("slow", "inline", 7200.0)
+    assert made.graph is not None
+    assert made.graph.max_visits == 5
 
 
 def test_a_json_file_with_a_key_twice_is_refused(tmp_path: Path) -> None:
@@ -159,7 +172,7 @@ def test_without_pyyaml_a_yaml_file_says_what_to_install(tmp_path: Path, monkeyp
 
 
 def test_the_published_form_is_the_one_that_is_read() -> None:
-    """Issue E, Build 1: ``graph.schema.json`` is in the package. To write it anew: ``python -m pikkuflow.adapters.graph_files``."""
+    """Issue E, Build 1: ``graph.schema.json`` is in the package. It is written anew from ``graph_schema()``."""
     published = json.loads(resources.files(pikkuflow).joinpath("graph.schema.json").read_text(encoding="utf-8"))
 
     assert published == graph_schema()
