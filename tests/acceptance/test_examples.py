@@ -35,7 +35,7 @@ PRINTS: dict[str, list[Any]] = {
         "released shelf-3 of order 3",
         "compensated",
     ],
-    "08-graph": [
+    "09-graph": [
         None,
         "check 2",
         "thank Dear Ada, thank you for your order",
@@ -58,7 +58,7 @@ STARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "05-inline-and-state": ("inline.hello", ("Ada",)),
     "06-onboarding": ("onboarding.join", ("Ada", "0s")),
     "07-order-saga": ("saga.order", (1, "good")),
-    "08-graph": ("graph.order", ({"name": "Ada", "lines": [{"sku": "tea"}, {"sku": "cup"}]},)),
+    "09-graph": ("graph.order", ({"name": "Ada", "lines": [{"sku": "tea"}, {"sku": "cup"}]},)),
 }
 
 
