@@ -49,7 +49,7 @@ class Seen:
 class Begin:
     """A step to begin: ``part`` of the ``ordinal``-th begin of a node, after the step that led to it.
 
-    ``group`` is the name of the whole for an ITEM; ``of`` is how many items there are.
+    ``group`` is the name of the whole for an ITEM; ``of`` is how many items there are. ``recovers``: it takes over ``after``'s failure.
     """
 
     name: StepName
@@ -60,6 +60,7 @@ class Begin:
     group: StepName | None = None
     index: int = 0
     of: int = 0
+    recovers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

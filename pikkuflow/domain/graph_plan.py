@@ -36,6 +36,7 @@ class _Instance:
     after: StepName | None
     round: int
     begun: int
+    recovers: bool = False
     ended: Ended | None = None
     ended_no: int = 0
     items: list[Any] | None = None
@@ -57,11 +58,12 @@ class _Instance:
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """Where edges have led: to a node in a round, or to it once more by a back edge from ``source``."""
+    """Where edges have led: to a node in a round; to it once more, by a back edge from ``source`` or to recover its failure."""
 
     target: str
     round: int
     source: StepName | None = None
+    recovers: bool = False
 
 
 class Walk:
@@ -115,20 +117,24 @@ class Walk:
         self._end(name, ended, self._no)
 
     def _load(self, seen: tuple[Seen, ...]) -> None:
+        ended = {one.name: one.ended for one in seen}
         for one in sorted(seen, key=lambda one: one.begun):
-            self._begin(self._begun(one), one.begun)
+            before = None if one.after is None else ended.get(one.after)
+            self._begin(self._begun(one, before), one.begun)
         for one in sorted(seen, key=lambda one: (one.ended_no, one.begun)):
             if one.ended is not None:
                 self._end(one.name, one.ended, one.ended_no)
         self._no = max((max(one.begun, one.ended_no) for one in seen), default=0)
 
-    def _begun(self, seen: Seen) -> Begin:
+    def _begun(self, seen: Seen, before: Ended | None) -> Begin:
         step = self._names.read(seen.name)
         if step is None:
             raise ValueError(f"step {seen.name!r} is none of graph {self.graph.name!r}")
         node = self.graph.nodes[step.node]
         whole = step_name(node, step.ordinal)
-        begin = Begin(name=seen.name, node=node, ordinal=step.ordinal, after=seen.after)
+        source = None if seen.after is None else self._instances.get(seen.after)
+        recovers = _recovers(source, before, node)
+        begin = Begin(name=seen.name, node=node, ordinal=step.ordinal, after=seen.after, recovers=recovers)
         if step.index is not None:
             return replace(begin, part=Part.ITEM, group=whole, index=step.index)
         return begin if node.for_each is None else replace(begin, part=Part.LIST)
@@ -150,15 +156,21 @@ class Walk:
     def _new_instance(self, begin: Begin, whole: StepName, no: int) -> _Instance:
         node = begin.node.id
         source = None if begin.after is None else self._instances.get(begin.after)
-        arrival = self._arrival(source, node)
+        arrival = self._arrival(source, node, recovers=begin.recovers)
         instance = self._instances[whole] = _Instance(
-            name=whole, node=begin.node, ordinal=begin.ordinal, after=begin.after, round=arrival.round, begun=no
+            name=whole,
+            node=begin.node,
+            ordinal=begin.ordinal,
+            after=begin.after,
+            round=arrival.round,
+            begun=no,
+            recovers=begin.recovers,
         )
         self._count[node] = max(self._count[node], begin.ordinal + 1)
         self._rounds.setdefault((node, arrival.round), []).append(instance)
-        self._followed.update((arrival, _Arrival(node, arrival.round)))
-        self._arrived.pop(arrival, None)
-        self._arrived.pop(_Arrival(node, arrival.round), None)
+        for followed in {arrival} if begin.recovers else {arrival, _Arrival(node, arrival.round)}:
+            self._followed.add(followed)
+            self._arrived.pop(followed, None)
         return instance
 
     def _end(self, name: StepName, ended: Ended, no: int) -> None:
@@ -174,7 +186,7 @@ class Walk:
         if instance.has_output:
             self._given[begin.node.id].append(instance)
         for target in self._following(instance, ended):
-            self._arrive(instance, target)
+            self._arrive(instance, target, recovers=ended.failure is not None and not instance.node.ignores)
 
     def _following(self, instance: _Instance, ended: Ended) -> Iterable[str]:
         node = instance.node
@@ -200,17 +212,18 @@ class Walk:
                 return ()
         return dict.fromkeys(edge.target for edge in node.next if _is_followed(edge, key))
 
-    def _arrive(self, source: _Instance | None, target: str) -> None:
-        arrival = self._arrival(source, target)
+    def _arrive(self, source: _Instance | None, target: str, *, recovers: bool = False) -> None:
+        arrival = self._arrival(source, target, recovers=recovers)
         if arrival not in self._followed:
             self._arrived.setdefault(arrival, []).append(None if source is None else source.name)
 
-    def _arrival(self, source: _Instance | None, target: str) -> _Arrival:
-        if source is None or not self._shape.is_one_ring(source.node.id, target):
+    def _arrival(self, source: _Instance | None, target: str, *, recovers: bool = False) -> _Arrival:
+        if source is None:
             return _Arrival(target, 0)
-        if self._shape.is_back(source.node.id, target):
-            return _Arrival(target, source.round + 1, source.name)
-        return _Arrival(target, source.round)
+        is_back = self._shape.is_back(source.node.id, target)
+        round_ = source.round + is_back if self._shape.is_one_ring(source.node.id, target) else 0
+        # Each failure has its own recovery, as each turn of a ring begins its nodes again.
+        return _Arrival(target, round_, source.name if is_back or recovers else None, recovers)
 
     # --- what is next -------------------------------------------------------------------------------------------------
     def plan(self) -> Plan:
@@ -264,7 +277,7 @@ class Walk:
         name = step_name(node, ordinal)
         if ordinal >= self.graph.max_visits:
             raise _InTrouble(node, name, f"was begun {ordinal} times, which is the most that max_visits allows")
-        begin = Begin(name=name, node=node, ordinal=ordinal, after=after)
+        begin = Begin(name=name, node=node, ordinal=ordinal, after=after, recovers=arrival.recovers)
         if node.for_each is None:
             yield begin
             return
@@ -286,7 +299,7 @@ class Walk:
 
     def _more_of(self, fan: _Instance) -> Iterator[Begin]:
         node, done = fan.node, len(fan.members)
-        begin = Begin(name=fan.name, node=node, ordinal=fan.ordinal, after=fan.after)
+        begin = Begin(name=fan.name, node=node, ordinal=fan.ordinal, after=fan.after, recovers=fan.recovers)
         if node.is_sequential and fan.at_work:
             return
         of = len(self._items(node, fan.name, fan.round, fan))
@@ -327,10 +340,7 @@ class Walk:
 
     def failure_before(self, begin: Begin) -> StepName | None:
         """The step whose failure this one recovers; None when it was reached otherwise (spec 3.6)."""
-        source = None if begin.after is None else self._instances.get(begin.after)
-        if source is None or source.ended is None or source.ended.failure is None:
-            return None
-        return source.name if begin.node.id in source.node.recover else None
+        return begin.after if begin.recovers else None
 
     def _round_of(self, begin: Begin) -> int:
         source = None if begin.after is None else self._instances.get(begin.after)
@@ -370,6 +380,10 @@ class _InTrouble(Exception):
     def __init__(self, node: GraphNode, step: StepName, why: str, *, is_whole: bool = False) -> None:
         super().__init__(why)
         self.trouble = Trouble(node=node.id, step=step, why=why if is_whole else f"Node {node.id!r} {why}.")
+
+
+def _recovers(source: _Instance | None, ended: Ended | None, node: GraphNode) -> bool:
+    return source is not None and ended is not None and ended.failure is not None and node.id in source.node.recover
 
 
 def _is_followed(edge: Edge, key: str | None) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from pikkuflow.domain.graph_input import ref
+from pikkuflow.domain.graph_moves import Begin
+from pikkuflow.domain.ids import StepName
 from tests.unit.domain.walking import Strider, failed, gave, graph
 
 
@@ -173,6 +175,16 @@ def test_a_recover_node_takes_over_and_sees_what_it_recovers() -> None:
     assert before == {"a": None, "fix": "a", "fix2": "fix", "after": None}
 
 
+def test_each_failure_is_recovered_by_itself() -> None:
+    """Two nodes with one recover node: it is begun for each, so that no failure is passed over; what follows it fires once."""
+    made = graph(a=["b", "c"], b={"recover": "fix"}, c={"recover": "fix", "next": "d"}, fix="d", d=None)
+    strider = Strider(made, {"b": failed("one"), "c": failed("two")}, reloads=True)
+
+    strider.go()
+
+    assert strider.begun == [("a", None), ("b", "a"), ("c", "a"), ("fix", "b"), ("fix#1", "c"), ("d", "fix")]
+
+
 def test_an_ignored_failure_is_done_without_an_output() -> None:
     """T13.16: ``recover: "ignore"``; what follows fires, and what reads it finds nothing there."""
     made = graph(a={"next": "b", "recover": "ignore"}, b={"input": {"x": ref("a"), "y": ref("a", "z"), "n": 1}})
@@ -215,7 +227,8 @@ def test_a_parallel_for_each_begins_every_item_and_then_its_list() -> None:
     strider.go()
 
     assert strider.begun == [("a", None), ("b[0]", "a"), ("b[1]", "a"), ("b", "a"), ("c", "b")]
-    assert strider.walk.taken(strider.walk._begun(strider._seen["c"]), made.nodes["c"].input) == [["b[0]", "b[1]"]]  # type: ignore[index]
+    last = Begin(name=StepName("c"), node=made.nodes["c"], ordinal=0, after=StepName("b"))
+    assert strider.walk.taken(last, last.node.input) == [["b[0]", "b[1]"]]
 
 
 def test_a_sequential_for_each_has_one_item_in_flight() -> None:

@@ -12,7 +12,7 @@ from pikkuflow.domain.status import Dispatch, RunStatus
 from pikkuflow.engine.execute_step import execute_step
 from pikkuflow.engine.orchestrate import orchestrate
 from pikkuflow.engine.run_inline import run_inline
-from tests.unit.domain.made_graphs import Made, brute_force, onward_graphs
+from tests.unit.domain.made_graphs import Made, check_begun, onward_graphs
 from tests.unit.engine.bench import Bench
 from tests.unit.graphs.signatures import Signatures
 
@@ -22,12 +22,12 @@ def _bench(made: Made, dispatch: Dispatch | None) -> Bench:
 
     def task(*args: Any) -> Any:
         work = bench.runner.works[-1]
-        ended = made.outcomes[work.step]
+        assert work.node is not None
+        ended = made.outcomes[work.node.node]
         if ended.failure is not None:
             raise ValueError(ended.failure.message)
-        assert work.node is not None
         work.node.branch = ended.branch
-        return [work.step, *args]
+        return [work.node.node, *args]
 
     bench.task(task, name="t")
     bench.rt = bench.other(translate=Signatures())
@@ -49,8 +49,12 @@ def _work_in_any_order(bench: Bench, made: Made) -> None:
             orchestrate(bench.rt, [broker.wakes.pop(at - len(broker.messages)).id])
 
 
-def _rows(bench: Bench) -> dict[str, tuple[Any, ...]]:
-    return {step.name: (step.status, step.result, step.error and step.error.message) for step in bench.steps()}
+def _rows(bench: Bench) -> list[tuple[Any, ...]]:
+    """Which of several recoveries by one node has which number depends on what failed first: the number is left out."""
+    return sorted(
+        (step.name.partition("#")[0], step.status, step.result or "", "" if step.error is None else step.error.message)
+        for step in bench.steps()
+    )
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -67,10 +71,7 @@ def test_the_rows_are_the_same_wherever_and_in_whatever_order(made: Made) -> Non
         else:
             _work_in_any_order(bench, made)
         assert bench.run().status is RunStatus.COMPLETED
-        left.append((_rows(bench), {step.name: step.from_step for step in bench.steps()}))
+        check_begun(made, [(step.name, step.from_step) for step in bench.steps()])
+        left.append(_rows(bench))
 
-    expected = brute_force(made)
-    for rows, sources in left:
-        assert rows == left[0][0]
-        assert rows.keys() == expected.keys()
-        assert all(after in expected[name] for name, after in sources.items())
+    assert left[0] == left[1] == left[2]

@@ -31,6 +31,17 @@ def test_a_recover_node_is_told_what_failed(stage: Stage) -> None:
     assert stage.status == "completed"
 
 
+def test_each_failure_is_recovered_by_itself(stage: Stage) -> None:
+    """T13.16: two nodes with one recover node; neither is undone later, and each is told of its own."""
+    stage.says = {"b": ValueError("one"), "c": ValueError("two"), "fix": _recovering, "e": ValueError("dead")}
+    fails: Any = {**FAILS, "recover": "fix"}
+    stage.play(a=["b", "c"], b=fails, c=fails, fix="d", d={"sleep": 1, "next": "e"}, e={**FAILS, "compensate": False})
+
+    assert sorted(stage.value(name)[2] for name in ("fix", "fix#1")) == ["one", "two"]
+    assert sorted(line for line in stage.diary if line.startswith("un")) == ["una", "unfix", "unfix#1"]
+    assert stage.status == "compensated"
+
+
 def test_recover_nodes_chain(stage: Stage) -> None:
     """T13.16: each sees its own predecessor's error."""
     stage.says = {"a": ValueError("one"), "fix": KeyError("two"), "fix2": _recovering}
