@@ -211,7 +211,7 @@ class PikkuFlow:
             entry: the id, or ids, of the nodes that a run begins with.
             choices: see ``GraphChoices``. Raises ``WorkflowDefinitionError``, which names the node and what is wrong with it.
         """
-        definition = graph_definition(name, nodes, entry, choices)
+        definition = graph_definition(name, nodes, entry, choices, self._app)
         self.registry.add(definition)
         return cast("WorkflowTask[Any, None]", self._task_of(definition, choices.get("task_options") or {}))
 

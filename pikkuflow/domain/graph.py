@@ -81,7 +81,8 @@ class Node:
         """What was said of it, durations as seconds."""
         said = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
-            name: value.total_seconds() if isinstance(value, timedelta) else value
+            # Not isinstance: a task may be a proxy, which that would wake.
+            name: value.total_seconds() if issubclass(type(value), timedelta) else value
             for name, value in said.items()
             if value is not None
         }

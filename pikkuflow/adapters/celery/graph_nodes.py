@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, TypedDict
 
-from celery import Task
+from celery import Celery, Task
 
+from pikkuflow.adapters.celery.lazy_tasks import is_lazy, lazy_name
 from pikkuflow.adapters.graph_files import checked_node
 from pikkuflow.domain.definition import WorkflowDefinition, dispatch_of
 from pikkuflow.domain.duration import run_timeout_of
@@ -23,28 +24,31 @@ Nodes = Mapping[str, Node | Mapping[str, Any]]
 """The nodes of a graph by id."""
 
 
-def plain_nodes(nodes: Nodes) -> dict[str, Mapping[str, Any]]:
-    """Every node as checked data.
+def plain_nodes(nodes: Nodes, app: Celery | None = None) -> dict[str, Mapping[str, Any]]:
+    """Every node as checked data; the tasks in them are named as that app names them, and not made.
 
     Raises ``WorkflowDefinitionError``, which names the node and the field.
     """
-    return {str(node_id): checked_node(str(node_id), _plain(str(node_id), said)) for node_id, said in nodes.items()}
+    return {
+        str(node_id): checked_node(str(node_id), _plain(str(node_id), said, app)) for node_id, said in nodes.items()
+    }
 
 
-def _plain(node_id: str, said: Node | Mapping[str, Any]) -> dict[str, Any]:
+def _plain(node_id: str, said: Node | Mapping[str, Any], app: Celery | None) -> dict[str, Any]:
     if not isinstance(said, Node | Mapping):
         raise WorkflowDefinitionError(
             f"Node {node_id!r} is {type(said).__name__}.", hint="Write Node(task=...), or a mapping of the same."
         )
     fields = said.fields() if isinstance(said, Node) else dict(said)
     task = fields.get("task")
+    if is_lazy(task):
+        return fields | {"task": lazy_name(task, app)}
     if task is None or isinstance(task, str):
         return fields
     if isinstance(task, Mapping):
         return fields | _of_signature(node_id, task, fields)
-    name = getattr(task, "name", None)
-    if isinstance(task, Task) or (callable(task) and isinstance(name, str)):
-        return fields | {"task": str(name)}
+    if isinstance(task, Task):
+        return fields | {"task": str(task.name)}
     raise WorkflowDefinitionError(
         f"Node {node_id!r} has the task {task!r}, which is none.", hint="Give a Celery task, a workflow, or a name."
     )
@@ -87,14 +91,16 @@ class GraphChoices(TypedDict, total=False):
     task_options: Mapping[str, Any]
 
 
-def graph_definition(name: str, nodes: Nodes, entry: str | Iterable[str], choices: GraphChoices) -> WorkflowDefinition:
+def graph_definition(
+    name: str, nodes: Nodes, entry: str | Iterable[str], choices: GraphChoices, app: Celery | None = None
+) -> WorkflowDefinition:
     """The workflow that a graph is.
 
     Raises ``WorkflowDefinitionError``, which names the node and what is wrong with it, and ``DurationError`` for an unusable timeout.
     """
     graph = graph_of(
         name,
-        nodes=plain_nodes(nodes),
+        nodes=plain_nodes(nodes, app),
         entry=entry,
         context=choices.get("context"),
         notes=choices.get("notes"),

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from celery import Celery
+from celery import Celery, shared_task
 
 import pikkuflow
 from pikkuflow import Node, PikkuFlow, Workflow, ref
@@ -90,6 +90,38 @@ def test_a_node_takes_tasks_signatures_and_workflows(pikku: PikkuFlow) -> None:
     assert graph.nodes["c"].fields["options"] == {"queue": "slow", "priority": 3}
     assert graph.nodes["c"].input == [7]
     assert graph.nodes["d"].input == {"x": 7}
+
+
+def test_defining_a_graph_makes_no_task_and_configures_nothing() -> None:
+    """Recipes 10: a task that Celery has not made yet is named without making it, whatever it was declared by."""
+    app = Celery("lazy", broker="memory://", set_as_current=False)
+    pikku, late = PikkuFlow(app), PikkuFlow()
+
+    @app.task(shared=False)
+    def plain() -> None: ...
+
+    @app.task(name="named", shared=False)
+    def named() -> None: ...
+
+    @shared_task(name="graphs.shared")
+    def everywhere() -> None: ...
+
+    @pikku.workflow(name="flow")
+    def flow(wf: Workflow) -> None: ...
+
+    @late.workflow(name="late.flow")
+    def late_flow(wf: Workflow) -> None: ...
+
+    tasks = {"a": plain, "b": named, "c": everywhere, "d": flow, "e": late_flow}
+    pikku.graph("shop.order", nodes={node_id: Node(task=task) for node_id, task in tasks.items()}, entry="a")
+
+    assert not cast("Any", app).finalized
+    assert not cast("Any", app).configured
+    graph = pikku.registry.get("shop.order").graph
+    assert graph is not None
+    named_as = {node.id: node.what for node in graph.nodes.values()}
+    assert named_as == {"a": f"{__name__}.plain", "b": "named", "c": "graphs.shared", "d": "flow", "e": "late.flow"}
+    assert [plain.name, named.name, flow.name] == [named_as["a"], named_as["b"], named_as["d"]]
 
 
 @pytest.mark.parametrize(
