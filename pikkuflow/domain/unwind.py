@@ -137,7 +137,9 @@ class Unwinding:
         fixed = () if milestone is None else _settled(milestone)
         recovered = frozenset(filter(None, map(_recovers, steps.values())))
         found = [
-            row for row in forward if row.name not in recovered and _is_candidate(row, ends) and _settled(row) > fixed
+            row
+            for row in forward
+            if not {row.name, row.group} & recovered and _is_candidate(row, ends) and _settled(row) > fixed
         ]
         self._newest_first = sorted(found, key=_settled, reverse=True)
         self._by_begin = sorted(self._newest_first, key=_begun, reverse=True)
@@ -219,7 +221,7 @@ def _is_candidate(row: Step, ends: Mapping[StepName, ChildEnd]) -> bool:
 
 
 def _recovers(row: Step) -> str | None:
-    """The failed step that a graph's recover node took over: it is done with, and not undone (spec 3.6)."""
+    """The failed step that a graph's recover node took over: it is done with, and not undone, nor are its items (spec 3.6)."""
     if row.status is StepStatus.CANCELLED or f'"{RECOVERS}"' not in row.options:
         return None
     recovered: str | None = json.loads(row.options).get(RECOVERS)

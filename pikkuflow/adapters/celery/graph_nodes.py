@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from keyword import iskeyword
 from typing import Any, TypedDict
 
 from celery import Celery, Task
@@ -127,6 +128,8 @@ def graph_body(name: str, notes: str | None) -> Callable[..., Any]:
     def started(wf: Any, trigger: Any = None, /, **fields: Any) -> None:  # noqa: ARG001 - its signature is what counts
         raise AssertionError(f"graph {name!r} was called")
 
-    started.__name__ = started.__qualname__ = name.rpartition(".")[2]
+    # Celery makes a function of that name, to check arguments with.
+    last = name.rpartition(".")[2]
+    started.__name__ = started.__qualname__ = last if last.isidentifier() and not iskeyword(last) else "graph"
     started.__doc__ = notes or f"The graph workflow {name}."
     return started

@@ -78,6 +78,16 @@ def test_a_recovered_failure_is_not_undone(stage: Stage) -> None:
     assert [line for line in stage.diary if line.startswith("un")] == ["und?", "unc", "una"]
 
 
+def test_the_items_of_a_recovered_fan_out_are_not_undone(stage: Stage) -> None:
+    """Spec 3.6: a node that is recovered is left alone as a whole, also the items that succeeded."""
+    stage.says = {"a[1]": ValueError("boom"), "b": ValueError("dead")}
+    fails: Any = {**FAILS, "for_each": "trigger", "recover": "fix"}
+    stage.play(trigger=[1, 2], a=fails, fix="b", b={**FAILS, "compensate": False})
+
+    assert [line for line in stage.diary if line.startswith("un")] == ["unfix"]
+    assert stage.status == "compensated"
+
+
 def test_a_failing_recover_node_falls_through_to_undoing(stage: Stage) -> None:
     """T13.16: unrecovered, with the code of the spec; the recovered failure is still left alone."""
     stage.says = {"b": ValueError("boom"), "fix": ValueError("worse")}

@@ -61,6 +61,17 @@ def test_an_entry_gets_the_trigger_in_every_round(stage: Stage) -> None:
     assert [stage.value("a"), stage.value("a#1")] == [[1], [1]]
 
 
+@pytest.mark.parametrize("name", ["shop.on-boarding", "class", "two words"])
+def test_a_graph_may_have_any_name(name: str) -> None:
+    """It is a text, not a Python function's."""
+    with staged("here") as stage:
+        stage.start(stage.graph(name=name, a=None), {"x": 1})
+
+        assert stage.value("a") == [1]
+        with pytest.raises(TypeError):
+            stage.pikku.workflow_named(name).start(1, 2)
+
+
 def test_a_graph_may_be_started_with_nothing(stage: Stage) -> None:
     """Then an entry is called without arguments."""
     stage.play(a=None)
