@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pikkuflow.domain.graph import MAX_VISITS
+from pikkuflow.domain.graph import KINDS, MAX_VISITS
 from pikkuflow.errors import SettingError, WorkflowDefinitionError
 
 __all__ = ["checked_node", "graph_schema", "read_graph_file"]
@@ -38,6 +38,8 @@ class ReferenceFields(_Said):
 
 class NodeFields(_Said):
     """One node. It has exactly one of task, sleep, suspend, approval, wait_for and milestone."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"oneOf": [{"required": [name]} for name in KINDS]})
 
     task: Text | None = Field(None, description="The name of a Celery task or of a workflow.")
     sleep: Duration | ReferenceFields | None = Field(None, description="How long: seconds, or a text such as 2h.")
