@@ -188,3 +188,43 @@ def test_death_at_any_moment_undoes_each_node_once_and_no_recovered_one() -> Non
         assert all(step.status is StepStatus.SUCCEEDED for step in undos)
         assert set(undone) == {"a", "b[0]", "b[1]", "fix", "join"}
         assert undone.index("join") < undone.index("fix") < undone.index("a")
+
+
+class _Unreadable:
+    """A codec that cannot read one text, for as long as that is so."""
+
+    def __init__(self, codec: Any, text: str) -> None:
+        self._codec = codec
+        self._text = text
+
+    def encode(self, value: Any, *, what: str) -> str:
+        """As it does."""
+        encoded: str = self._codec.encode(value, what=what)
+        return encoded
+
+    def decode(self, text: str) -> Any:
+        """As it does, but for the one."""
+        if text == self._text:
+            raise ValueError("the key is away")
+        return self._codec.decode(text)
+
+
+@pytest.mark.parametrize("reader", [{"input": [ref("a")]}, {"for_each": "a"}])
+def test_a_result_that_cannot_be_read_ends_the_pass_and_not_the_run(reader: dict[str, Any]) -> None:
+    """As for functions: nothing is recorded against the node, and another pass goes on once it can be read."""
+    bench = Bench()
+    bench.task(lambda: [1, 2], name="list", leaves="queue")
+    bench.task(lambda *args: list(args), name="near")
+    graph = graph_of("flow", entry="a", nodes={"a": {"task": "list", "next": "b"}, "b": {"task": "near", **reader}})
+    bench.registry.add(WorkflowDefinition(name="flow", body=lambda _wf: None, version="v1", graph=graph))
+    bench.rt = bench.other(translate=Signatures())
+    bench.start("flow")
+    blind = bench.other(codec=_Unreadable(bench.rt.codec, "[1,2]"))
+    with pytest.raises(ValueError, match="the key is away"):
+        bench.work(rt=blind)
+    assert bench.run().status is RunStatus.RUNNING
+    assert [step.name for step in bench.steps()] == ["a"]
+
+    recover_all(bench)
+
+    assert bench.run().status is RunStatus.COMPLETED
