@@ -111,11 +111,13 @@ class Ledger:
             "sweep_undispatched": self._swept,
         }
 
-    @property
-    def is_loss_possible(self) -> bool:
-        """Whether anybody can have lost an attempt: somebody died, froze, was slow or gave up, or a living node lost its name."""
-        stage = self._stage
-        return stage.has_deaths or stage.was_late or stage.was_given_up or stage.were_leases_lost
+    def is_loss_possible(self, *, is_over: bool) -> bool:
+        """Whether anybody can have lost an attempt: somebody died, froze, was slow or gave up, or a living node lost its name.
+
+        A run that was stopped may also have a start that landed, whose answer was lost, and which was refused when it was asked again.
+        """
+        stage, in_doubt = self._stage, is_over and self._stage.were_answers_lost
+        return in_doubt or stage.has_deaths or stage.was_late or stage.was_given_up or stage.were_leases_lost
 
     def _broken(self, invariant: str, detail: str) -> Violation:
         """The violation, which ends the schedule even when the code under test catches it."""
