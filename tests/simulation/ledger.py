@@ -111,11 +111,10 @@ class Ledger:
             "sweep_undispatched": self._swept,
         }
 
-    @property
-    def is_loss_possible(self) -> bool:
-        """Whether anybody can have lost an attempt: somebody died, froze, was slow or gave up, or a living node lost its name."""
-        stage = self._stage
-        return stage.has_deaths or stage.was_late or stage.was_given_up or stage.were_leases_lost
+    def is_loss_possible(self, *, is_over: bool) -> bool:
+        """Whether anybody can have lost an attempt. A stopped run may have a start whose answer was lost, and which was refused then."""
+        stage, in_doubt = self._stage, is_over and self._stage.were_answers_lost
+        return in_doubt or stage.has_deaths or stage.was_late or stage.was_given_up or stage.were_leases_lost
 
     def _broken(self, invariant: str, detail: str) -> Violation:
         """The violation, which ends the schedule even when the code under test catches it."""
@@ -324,7 +323,9 @@ class Ledger:
             self._check_needed(message.run_id)
 
     def _check_needed(self, run_id: RunId) -> None:
-        if self._stage.is_disturbed or self._stage.is_handled(run_id) or self._is_inline(run_id):
+        stage = self._stage
+        is_coming = stage.is_handled(run_id) or self.stops.is_told(run_id, stage.is_handled)
+        if stage.is_disturbed or is_coming or self._is_inline(run_id):
             return
         raise self._broken("messages suffice where nothing fails", f"a sweep found {run_id}")
 

@@ -88,6 +88,9 @@ class _Signals:
 class Stage(_Signals):
     """The shared state of one schedule."""
 
+    were_answers_lost = False
+    """Some act landed, and was done again."""
+
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler)
         self.scheduler = scheduler

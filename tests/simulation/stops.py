@@ -105,6 +105,11 @@ class Stops:
         if is_current and (run.status is RunStatus.COMPENSATING if is_undo else run.status in OPEN_RUN):
             raise self._broken("only a stopped run's step works in vain", f"{run_id} {step}: it is {run.status}")
 
+    def is_told(self, run_id: RunId, is_handled: Callable[[RunId], bool]) -> bool:
+        """Whether somebody has ended a child of the run, and is about to wake it."""
+        children = (run for run in self._tables.runs.values() if run.parent is not None and run.parent.run_id == run_id)
+        return any(child.is_settled and is_handled(child.id) for child in children)
+
     # --- rows -------------------------------------------------------------------------------------------------------
     def look(self, run: RunRow) -> None:
         """A run as it is after an act."""

@@ -113,6 +113,7 @@ class SimStore:
             self._after(op, args, answer)
             if fault is FaultKind.LOST_ANSWER:
                 stage.trace(op, "landed, answer lost", args, answer)
+                stage.were_answers_lost = True
                 waited_until = self._wait(op, waited_until, seconds)
                 continue
             stage.point(op, "after", args, answer)

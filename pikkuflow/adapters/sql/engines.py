@@ -15,10 +15,13 @@ from sqlalchemy.exc import ArgumentError
 from pikkuflow.adapters.sql.columns import text_of_time
 from pikkuflow.errors import SettingError
 
-__all__ = ["READ_ONLY", "Kind", "create", "kind_of", "normalised"]
+__all__ = ["IDLE_IN_TRANSACTION_SECONDS", "READ_ONLY", "Kind", "create", "kind_of", "normalised"]
 
 READ_ONLY: Final = "pikkuflow_read_only"
 """The execution option of a transaction that only reads: SQLite then takes no write lock."""
+
+IDLE_IN_TRANSACTION_SECONDS: Final = 10
+"""How long a process may stand still between two statements of an act before the server rolls it back."""
 
 _BUSY_MILLISECONDS: Final = 10_000
 _CONNECT_SECONDS: Final = 5
@@ -109,15 +112,22 @@ def _postgresql(url: URL, options: dict[str, Any]) -> Engine:
     def prepare(connection: Any, _record: Any) -> None:
         # The guards rest on READ COMMITTED: a statement that waited for a row sees the row as it then is.
         connection.autocommit = True
-        connection.execute("SET default_transaction_isolation = 'read committed'; SET timezone = 'UTC'")
+        # A process that is frozen in the middle of an act must not keep others waiting for its locks: the act is tried again later.
+        connection.execute(
+            "SET default_transaction_isolation = 'read committed'; SET timezone = 'UTC'; "
+            f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_SECONDS}s'"
+        )
 
     return engine
 
 
 def _mysql(url: URL, options: dict[str, Any]) -> Engine:
     timeouts = {"connect_timeout": _CONNECT_SECONDS, "read_timeout": 30, "write_timeout": 30, "charset": "utf8mb4"}
+    # MariaDB reads what is meant for it; MySQL has no such timeout.
+    idle = f"/*M! , idle_transaction_timeout = {IDLE_IN_TRANSACTION_SECONDS} */"
     init = (
         "SET time_zone = '+00:00', innodb_lock_wait_timeout = 10, sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
+        f"{idle}"
     )
     return create_engine(
         url, isolation_level="READ COMMITTED", connect_args=timeouts | {"init_command": init}, **options

@@ -29,8 +29,8 @@ class Trouble(Enum):
     """A table or column is missing: migrate."""
 
 
-# Connection exceptions, resources, operator intervention, system errors, and a primary that became a replica.
-_POSTGRES_AWAY: Final = ("08", "53", "57", "58", "25006")
+# Connection exceptions, resources, operator intervention, system errors, a primary that became a replica, a transaction that stood still.
+_POSTGRES_AWAY: Final = ("08", "53", "57", "58", "25006", "25P03")
 _POSTGRES_CONFLICT: Final = ("40", "55P03")
 _POSTGRES_SCHEMA: Final = ("42P01", "42703")
 

@@ -9,8 +9,11 @@ from typing import Any
 
 import psutil
 import pytest
+from sqlalchemy import select
 
 from pikkuflow.adapters.sql import DueColumnHints, SqlLeases, SqlRunStore
+from pikkuflow.adapters.sql.database import Transaction
+from pikkuflow.adapters.sql.engines import IDLE_IN_TRANSACTION_SECONDS
 from pikkuflow.domain.act import ClaimRequest, Closing, PassOpening, PassRef, StepOutcome, StepWrite
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import ClaimId, Holder, PassId, RunId, StepName
@@ -314,3 +317,27 @@ def test_a_url_that_cannot_work_is_refused(url: str) -> None:
     """Issue 2, bad input: one clear error that says what to write."""
     with pytest.raises(SettingError, match="sqlite:///path"):
         SqlRunStore(url)
+
+
+# --- a process stands still in the middle of an act -------------------------------------------------------------------------
+
+
+def test_a_process_that_stands_still_in_an_act_keeps_nobody_waiting(stage: Stage) -> None:
+    """It may be frozen for hours: the server rolls its transaction back, and when it goes on it does the act anew."""
+    stage.scene.insert()
+    tries: list[int] = []
+
+    def act(tx: Transaction) -> None:
+        tx.lock_run(_RUN)
+        tries.append(tx.connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
+        if len(tries) > 1:
+            return
+        standing = tx.connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar_one()
+        assert standing == f"{IDLE_IN_TRANSACTION_SECONDS}s"
+        # Time is moved: the server would wait for ten seconds.
+        tx.connection.exec_driver_sql("SET idle_in_transaction_session_timeout = '100ms'")
+        stage.scene.open()
+        tx.do(select(1))
+
+    stage.store.database.write(act)
+    assert len(set(tries)) == 2

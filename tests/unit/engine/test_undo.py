@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
-from pikkuflow.domain.act import ClaimRequest, PassOpening, PassRefusal, StepOutcome
-from pikkuflow.domain.history import History
-from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
+from pikkuflow.domain.act import ClaimRequest
+from pikkuflow.domain.ids import ClaimId, Holder, StepName
 from pikkuflow.domain.status import RunStatus, StepStatus
 from pikkuflow.domain.step import Place
 from pikkuflow.domain.undo import Undo
 from tests.calls import python_calls
-from tests.unit.engine.bench import Bench, Task
+from tests.unit.engine.bench import Task
 from tests.unit.engine.shop import PLACES, Shop, order, step
-
-RUN: Final = RunId("r1")
-A: Final = StepName("a")
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -387,49 +382,3 @@ def test_undoing_takes_a_time_that_grows_with_the_number_of_steps() -> None:
 
     few, many = calls(20), calls(200)
     assert many < 11 * few
-
-
-class SettledMeanwhile:
-    """A store in which a worker settles the step ``a`` after a pass took the run, and before it reads the rows."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._store = bench.store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def open_pass(self, opening: PassOpening) -> History | PassRefusal:
-        """Two statements, as SQL has them."""
-        history = self._store.open_pass(opening)
-        assert isinstance(history, History)
-        claim = ClaimId("c1")
-        asked = ClaimRequest(run_id=RUN, steps=((A, 1),), task="a", claim_id=claim, holder=Holder("node:9"))
-        assert self._store.claim_steps(asked).claimed
-        outcome = StepOutcome(name=A, attempt=1, claim_id=claim, status=StepStatus.SUCCEEDED, result='"a"')
-        assert self._store.settle_steps(RUN, [outcome]).accepted == (True,)
-        return replace(history, steps=self._store.list_steps(RUN))
-
-
-def test_what_follows_an_outcome_that_came_as_the_pass_began_is_undone_before_it() -> None:
-    """Spec 2.12: the rows are read after the run is taken, and the body rests on what they say."""
-    shop = Shop()
-
-    def flow(wf: Any) -> None:
-        first = wf.submit(step("a"), dispatch="queue")
-        wf.do("beside", lambda: 1)
-        first.result()
-        wf.do(step("b"))
-        wf.do(Task("boom"), retries=0)
-
-    rows: list[dict[str, StepStatus]] = []
-    shop.bench.task(lambda _: rows.append(shop.undo_rows()), name="unb")
-    shop.bench.workflow(flow, name="flow")
-    shop.bench.start("flow")
-    shop.bench.work_one()
-    store: Any = SettledMeanwhile(shop.bench)
-    shop.bench.orchestrate(store=store)
-    shop.settle()
-
-    assert [list(found) for found in rows] == [["b:compensate"]]
-    assert shop.diary == ["b", "boom", "una[]"]
-    assert shop.status is RunStatus.COMPENSATED

@@ -1,0 +1,62 @@
+"""In which order a run is undone when outcomes and passes cross (spec 2.12, docs/decisions/unwind-order.md)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from pikkuflow.domain.act import ClaimRequest, PassOpening, PassRefusal, StepOutcome
+from pikkuflow.domain.history import History
+from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
+from pikkuflow.domain.status import RunStatus, StepStatus
+from tests.unit.engine.bench import Bench, Task
+from tests.unit.engine.shop import Shop, step
+
+RUN: Final = RunId("r1")
+A: Final = StepName("a")
+
+
+class SettledMeanwhile:
+    """A store in which a worker settles the step ``a`` after a pass took the run, and before it reads the rows."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._store = bench.store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def open_pass(self, opening: PassOpening) -> History | PassRefusal:
+        """Two statements, as SQL has them."""
+        history = self._store.open_pass(opening)
+        assert isinstance(history, History)
+        claim = ClaimId("c1")
+        asked = ClaimRequest(run_id=RUN, steps=((A, 1),), task="a", claim_id=claim, holder=Holder("node:9"))
+        assert self._store.claim_steps(asked).claimed
+        outcome = StepOutcome(name=A, attempt=1, claim_id=claim, status=StepStatus.SUCCEEDED, result='"a"')
+        assert self._store.settle_steps(RUN, [outcome]).accepted == (True,)
+        return replace(history, steps=self._store.list_steps(RUN))
+
+
+def test_what_follows_an_outcome_that_came_as_the_pass_began_is_undone_before_it() -> None:
+    """Spec 2.12: the rows are read after the run is taken, and the body rests on what they say."""
+    shop = Shop()
+
+    def flow(wf: Any) -> None:
+        first = wf.submit(step("a"), dispatch="queue")
+        wf.do("beside", lambda: 1)
+        first.result()
+        wf.do(step("b"))
+        wf.do(Task("boom"), retries=0)
+
+    rows: list[dict[str, StepStatus]] = []
+    shop.bench.task(lambda _: rows.append(shop.undo_rows()), name="unb")
+    shop.bench.workflow(flow, name="flow")
+    shop.bench.start("flow")
+    shop.bench.work_one()
+    store: Any = SettledMeanwhile(shop.bench)
+    shop.bench.orchestrate(store=store)
+    shop.settle()
+
+    assert [list(found) for found in rows] == [["b:compensate"]]
+    assert shop.diary == ["b", "boom", "una[]"]
+    assert shop.status is RunStatus.COMPENSATED
