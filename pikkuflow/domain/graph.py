@@ -17,10 +17,25 @@ from pikkuflow.domain.graph_input import Ref, plain_input, ref_of
 from pikkuflow.domain.status import StepKind
 from pikkuflow.errors import WorkflowDefinitionError
 
-__all__ = ["IGNORE", "KINDS", "MAX_VISITS", "Edge", "Graph", "GraphNode", "Node", "as_json", "broken", "node_of"]
+__all__ = [
+    "FORM",
+    "IGNORE",
+    "KINDS",
+    "MAX_VISITS",
+    "Edge",
+    "Graph",
+    "GraphNode",
+    "Node",
+    "as_json",
+    "broken",
+    "node_of",
+]
 
 IGNORE: Final = "ignore"
 """``recover="ignore"``: a node that failed for good is done, without an output (spec 3.6)."""
+
+FORM: Final = 1
+"""The version of the form that graphs are stored in."""
 
 MAX_VISITS: Final = 10_000
 """How often a run may begin a node at most, unless its graph says otherwise."""
@@ -149,6 +164,10 @@ class Graph:
         bound = None if self.max_visits == MAX_VISITS else self.max_visits
         optional = {"context": self.context, "notes": self.notes, "max_visits": bound}
         return said | {name: value for name, value in optional.items() if value is not None}
+
+    def to_json(self) -> str:
+        """What is stored of this version of the graph; ``graph_from_json`` reads it."""
+        return json.dumps({"schema": FORM, **self.fields()}, ensure_ascii=False)
 
     @property
     def version(self) -> str:

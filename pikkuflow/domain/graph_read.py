@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from pikkuflow.domain.duration import seconds_of
 from pikkuflow.domain.gate import approvers_of
-from pikkuflow.domain.graph import IGNORE, MAX_VISITS, Edge, Graph, GraphNode, Node, as_json, broken, node_of
+from pikkuflow.domain.graph import FORM, IGNORE, MAX_VISITS, Edge, Graph, GraphNode, Node, as_json, broken, node_of
 from pikkuflow.domain.graph_input import ITEM, TRIGGER, UNKNOWN, Ref, refs_in
 from pikkuflow.domain.graph_names import Ambiguous, Unknown, meant, step_name
 from pikkuflow.domain.graph_shape import endless_ring
@@ -17,7 +18,7 @@ from pikkuflow.domain.retry import retries_of, retry_delay_text
 from pikkuflow.domain.status import Dispatch, StepKind
 from pikkuflow.errors import PikkuFlowError, WorkflowDefinitionError
 
-__all__ = ["check_start", "graph_of", "not_a_list", "reads_of"]
+__all__ = ["check_start", "graph_from_json", "graph_of", "not_a_list", "reads_of"]
 
 _ALL: Final = frozenset({"next", "recover", "notes"})
 _OWN: Final = {
@@ -87,6 +88,24 @@ def graph_of(
             'Give one of them next={"again": ..., "done": ...} and call current_step().branch("done").',
         )
     return graph
+
+
+def graph_from_json(name: str, text: str) -> Graph:
+    """The graph that ``Graph.to_json`` wrote.
+
+    Raises ``WorkflowDefinitionError`` when the text is none, or one of another form.
+    """
+    try:
+        said = json.loads(text)
+        form = said.pop("schema")
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise WorkflowDefinitionError(f"What is stored of graph {name!r} is no graph: {error!r}.") from None
+    if form != FORM:
+        raise WorkflowDefinitionError(
+            f"Graph {name!r} is stored in form {form!r}, and this is form {FORM}.",
+            hint="It was stored by another release of pikkuflow, which can still run it.",
+        )
+    return graph_of(name, **said)
 
 
 def _fields(said: Node | Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from pikkuflow.domain.graph import Graph, Node
 from pikkuflow.domain.graph_input import ABSENT, Ref, plain_input, ref, resolved, template
-from pikkuflow.domain.graph_read import check_start, graph_of
+from pikkuflow.domain.graph_read import check_start, graph_from_json, graph_of
 from pikkuflow.errors import WorkflowDefinitionError
 from tests.unit.domain.walking import graph
 
@@ -129,12 +129,31 @@ def test_a_graph_is_read_again_from_what_it_stores() -> None:
         },
         entry="a",
         context={"team": "shop"},
+        max_visits=7,
     )
 
-    again = graph_of("g", **made.fields())
+    again = graph_from_json("g", made.to_json())
 
     assert again.fields() == made.fields()
     assert again.version == made.version
+    assert again.max_visits == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"schema": 2, "nodes": {}, "entry": "a"}', "Graph 'g' is stored in form 2, and this is form 1"),
+        ('{"nodes": {"a": {"task": "t"}}, "entry": "a"}', "What is stored of graph 'g' is no graph"),
+        ("[1]", "What is stored of graph 'g' is no graph"),
+        ("nothing", "What is stored of graph 'g' is no graph"),
+    ],
+)
+def test_a_stored_graph_of_another_form_is_refused(text: str, message: str) -> None:
+    """Bad input (issue E): a version of another schema, with one clear error."""
+    with pytest.raises(WorkflowDefinitionError) as refused:
+        graph_from_json("g", text)
+
+    assert str(refused.value).startswith(message)
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------
