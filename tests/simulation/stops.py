@@ -106,8 +106,12 @@ class Stops:
             raise self._broken("only a stopped run's step works in vain", f"{run_id} {step}: it is {run.status}")
 
     def is_told(self, run_id: RunId, is_handled: Callable[[RunId], bool]) -> bool:
-        """Whether somebody has ended a child of the run, and is about to wake it."""
-        children = (run for run in self._tables.runs.values() if run.parent is not None and run.parent.run_id == run_id)
+        """Whether somebody who has just begun the run for its parent, or ended a child of it, is about to wake it."""
+        run = self._tables.runs[run_id]
+        above = self._parent(run)
+        if above is not None and run.seen == 0 and is_handled(above.id):
+            return True
+        children = (one for one in self._tables.runs.values() if self._parent(one) is run)
         return any(child.is_settled and is_handled(child.id) for child in children)
 
     # --- rows -------------------------------------------------------------------------------------------------------
