@@ -31,6 +31,7 @@ from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import SETTLED_STEP, StepStatus
 from pikkuflow.domain.step import NewStep, Place, Step
 from pikkuflow.domain.transitions import STEP_TRANSITIONS
+from tests.simulation.limits import Limits
 from tests.simulation.stage import Stage
 from tests.simulation.stops import Stops
 
@@ -58,6 +59,7 @@ class Execution:
     """Its pass or claim was live when it began."""
     place: str
     ended: bool = False
+    until: float | None = None
 
 
 @dataclass(slots=True)
@@ -88,7 +90,8 @@ class Ledger:
         self.deliveries: dict[RunId, int] = {}
         """How often each run's outcome was handed on."""
         self._planned: dict[tuple[str, str], tuple[Any, ...]] = {}
-        self.stops = Stops(tables, self._broken, together or {})
+        self.limits = Limits(stage, tables, self._broken)
+        self.stops = Stops(tables, self._broken, together or {}, self.limits)
         self._unmarked: dict[RunId, int] = {}
         """How many executions there were at a run's latest outcome in place: it is not marked lost for those before."""
         self._checks: dict[str, Callable[[Any, Any], None]] = {
@@ -145,7 +148,8 @@ class Ledger:
     def _check_execution(self, done: Execution, row: StepRow | None) -> None:
         what = f"{done.run_id} {done.step} attempt {done.attempt} by {done.holder} ({done.place})"
         if not done.is_owner:
-            if not self._stage.was_late:
+            is_ended = (done.run_id, done.step, done.attempt) in self.limits.ended
+            if not (self._stage.was_late or is_ended):
                 raise self._broken("I2 only an owner works", what)
             return
         if row is not None and row.is_settled and not self.stops.is_unseen(row):
@@ -181,6 +185,7 @@ class Ledger:
     # --- acts -------------------------------------------------------------------------------------------------------
     def after(self, op: str, args: tuple[Any, ...], answer: Any) -> None:
         """An act has happened: judge it by what was before, and remember what is now."""
+        self.limits.after(op, args, answer)
         check = self._checks.get(op)
         if check is not None:
             check(args, answer)
@@ -335,8 +340,7 @@ class Ledger:
         while at is not None:
             if any(at in client.handles for client in self._stage.clients):
                 return True
-            parent = self._tables.runs[at].parent
-            at = None if parent is None else parent.run_id
+            at = self.stops.begun_by(at)
         return False
 
     # --- remembering ------------------------------------------------------------------------------------------------
@@ -375,20 +379,10 @@ class Ledger:
 
 _READS = frozenset(
     {
-        "beat",
-        "find_runs",
-        "get_run",
-        "get_state",
-        "get_step",
-        "list_attempts",
-        "list_runs",
-        "list_steps",
-        "note_sweep",
-        "sweep_ages",
-        "undelivered_runs",
-        "upcoming",
+        "beat", "find_runs", "get_run", "get_state", "get_step", "list_attempts", "list_runs", "list_steps", "note_sweep",
+        "overdue_runs", "sweep_ages", "undelivered_runs", "upcoming",
     }
-)
+)  # fmt: skip
 
 
 def _outcome(row: StepRow) -> tuple[Any, ...]:
