@@ -112,6 +112,8 @@ class Ledger:
             "expire_node": self._expired,
             "sweep_stalled": self._swept,
             "sweep_undispatched": self._swept,
+            "sweep_scheduled": self._swept_due,
+            "overdue_runs": self._swept_due,
         }
 
     def is_loss_possible(self, *, is_over: bool) -> bool:
@@ -176,8 +178,7 @@ class Ledger:
 
     def delivered(self, run: Run) -> None:
         """A run's outcome is handed on."""
-        row = self._tables.runs[run.id]
-        told = (run.status, run.output, run.error)
+        row, told = self._tables.runs[run.id], (run.status, run.output, run.error)
         if not row.is_settled or told != (row.status, row.output, row.error):
             raise self._broken("what is handed on is the outcome", f"{run.id}: {told}, the row is {row.status}")
         self.deliveries[run.id] = self.deliveries.get(run.id, 0) + 1
@@ -326,6 +327,11 @@ class Ledger:
             self._check_needed(ref.id)
         for message in answer.steps:
             self._check_needed(message.run_id)
+
+    def _swept_due(self, _args: tuple[Any, ...], answer: Swept | Sequence[Run]) -> None:
+        found: Sequence[Any] = [*answer.runs, *answer.steps] if isinstance(answer, Swept) else answer
+        for one in found:
+            self._check_needed(one.run_id if isinstance(one, StepMessage) else one.id)
 
     def _check_needed(self, run_id: RunId) -> None:
         stage = self._stage
