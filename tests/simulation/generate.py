@@ -49,6 +49,8 @@ _LIMITED: Final = 0.25
 """How often steps and runs have timeouts."""
 _DETACHED: Final = 0.15
 _ENDS: Final = {"insert_runs", "start_child"}
+_MET: Final = 0.2
+"""How often a run that starts as people look begins with what they answer early."""
 _LARGE_BATCHES: Final = 0.01
 """How often so many runs start at once that a message does not hold them all."""
 
@@ -110,10 +112,14 @@ class _Generator:
     def _start(self, index: int) -> Start:
         r = self._random
         self._room = r.choice((2, 4, 6, 9))
+        parts, at = self._parts(depth=0), max(r.choice((0.0, 0.0, 0.0, 3.0)), self._at_a_look())
+        if at and self._has_gates and self._gates.random() < _MET:
+            self._waits += 1
+            parts = (Gate(f"wait{self._waits}", GateKind.SIGNAL, early=True), *parts)
         return Start(
             run=f"r{index}",
-            parts=self._parts(depth=0),
-            at=max(r.choice((0.0, 0.0, 0.0, 3.0)), self._at_a_look()),
+            parts=parts,
+            at=at,
             delay=r.choice((0.0,) * 7 + (5.0,)),
             reads=r.random() < 0.3,
             twice=r.random() < 0.1,
