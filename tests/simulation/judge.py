@@ -123,7 +123,8 @@ def _judge_failure(run: RunRow, row: StepRow, where: str, tables: Tables, ledger
     elif error.code == "STEP_LEASE_EXPIRED":
         # An unwind pass takes what an earlier pass had in hand for failed, whatever attempts are left (design 3.7).
         is_spent = row.attempt > row.retries or is_over
-        if not is_spent or not ledger.is_loss_possible(is_over=is_over):
+        is_unworked = is_over and not any(_is_of(done, row) for done in ledger.executions)
+        if not is_spent or not ledger.is_loss_possible((run.id, row.name, row.attempt) if is_unworked else None):
             raise Violation("a step is lost only with its process", f"{where} of {row.retries + 1}: {error.message}")
     elif error.message not in _reasons(row, is_over=is_over) | said_of_time(row, ledger, is_over=is_over):
         raise Violation("I11 only a task's own failure fails it", f"{where}: {error.type}: {error.message}")

@@ -116,9 +116,9 @@ class Ledger:
             "overdue_runs": self._swept_due,
         }
 
-    def is_loss_possible(self, *, is_over: bool) -> bool:
-        """Whether anybody can have lost an attempt. A stopped run may have a start whose answer was lost, and which was refused then."""
-        stage, in_doubt = self._stage, is_over and self._stage.were_answers_lost
+    def is_loss_possible(self, unworked: tuple[str, str, int] | None) -> bool:
+        """Whether somebody can have lost an attempt: also an ``unworked`` one of a stopped run, whose repeated start was refused."""
+        stage, in_doubt = self._stage, unworked in self._stage.starts_in_doubt
         return in_doubt or stage.has_deaths or stage.was_late or stage.was_given_up or stage.were_leases_lost
 
     def _broken(self, invariant: str, detail: str) -> Violation:
@@ -335,7 +335,7 @@ class Ledger:
 
     def _check_needed(self, run_id: RunId) -> None:
         stage = self._stage
-        is_coming = stage.is_handled(run_id) or self.stops.is_told(run_id, stage.is_handled)
+        is_coming = stage.is_handled(run_id) or self.stops.is_told(run_id, stage.is_worked)
         if stage.is_disturbed or is_coming or self._is_inline(run_id):
             return
         raise self._broken("messages suffice where nothing fails", f"a sweep found {run_id}")

@@ -123,14 +123,14 @@ class Stops:
         if is_current and (run.status is RunStatus.COMPENSATING if is_undo else run.status in OPEN_RUN):
             raise self._broken("only a stopped run's step works in vain", f"{run_id} {step}: it is {run.status}")
 
-    def is_told(self, run_id: RunId, is_handled: Callable[[RunId], bool]) -> bool:
+    def is_told(self, run_id: RunId, is_worked: Callable[[RunId], bool]) -> bool:
         """Whether somebody who has just begun the run for its parent, or ended a child of it, is about to wake it."""
         run = self._tables.runs[run_id]
         above = self.begun_by(run_id)
-        if above is not None and run.seen == 0 and is_handled(above):
+        if above is not None and run.seen == 0 and is_worked(above):
             return True
         children = (one for one in self._tables.runs.values() if self._parent(one) is run)
-        return any(child.is_settled and is_handled(child.id) for child in children)
+        return any(child.is_settled and is_worked(child.id) for child in children)
 
     # --- rows -------------------------------------------------------------------------------------------------------
     def look(self, run: RunRow) -> None:
