@@ -9,7 +9,7 @@ from pikkuflow.domain.act import ClaimRequest, PassOpening, PassRefusal, StepOut
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.status import RunStatus, StepStatus
-from tests.unit.engine.bench import Bench, Task
+from tests.unit.engine.bench import Bench, Child, Task
 from tests.unit.engine.shop import Shop, step
 
 RUN: Final = RunId("r1")
@@ -60,3 +60,33 @@ def test_what_follows_an_outcome_that_came_as_the_pass_began_is_undone_before_it
     assert [list(found) for found in rows] == [["b:compensate"]]
     assert shop.diary == ["b", "boom", "una[]"]
     assert shop.status is RunStatus.COMPENSATED
+
+
+def test_a_member_of_an_unfinished_fan_and_what_begins_beside_it_know_nothing_of_each_other() -> None:
+    """Spec 2.12: the member raises no news; what ends elsewhere still ends after it began."""
+    shop = Shop()
+    bench = shop.bench
+    bench.task(lambda: None, name="slow")
+    bench.workflow(lambda _: None, name="child")
+
+    def flow(wf: Any) -> None:
+        wf.gather(
+            wf.submit(step("a"), dispatch="queue"),
+            wf.submit(Task("slow"), dispatch="queue"),
+            wf.submit("here", bench.die_if_told, retries=1, retry_delay=0),
+            wf.submit(Child("child")),
+        )
+
+    bench.workflow(flow, name="flow")
+    bench.start("flow")
+    bench.orchestrate_and_die()
+    assert bench.work_one()
+    assert bench.step("a").settled_no is not None
+    bench.orchestrate()
+    bench.work()
+
+    member, child = bench.step("a"), bench.step("child")
+    assert member.settled_no is not None
+    assert child.settled_no is not None
+    assert child.begun_no < member.settled_no
+    assert child.begun_no < child.settled_no
