@@ -38,6 +38,8 @@ class OpenPass:
     """Its opening may be forgotten by a server that dies: nothing may be worked in it yet."""
     expected: tuple[StepName, ...] = ()
     """Rows that it inserted lightly."""
+    is_behind = False
+    """The body may now rest on what has a later number than this pass gives (``first_no``): what begins from here on is the next pass's."""
 
     def __init__(
         self, rt: Runtime, history: History, definition: WorkflowDefinition | None, works_child: WorkChild | None = None
@@ -137,6 +139,12 @@ class OpenPass:
             self._no = max(first_no(self.run.seen), *_known_nos(self.history.steps), 0)
         self._no += 1
         return self._no
+
+    def begin_no(self) -> int:
+        """``next_no`` for a row that begins. Parks when that is for the next pass to give."""
+        if self.is_behind:
+            raise Parked(ParkReason.YIELDED)
+        return self.next_no()
 
     def goes_on_after(self, row: Step) -> None:
         """The body is told of a row that settled elsewhere while this pass was open: what begins from here on may rest on it."""

@@ -90,3 +90,36 @@ def test_a_member_of_an_unfinished_fan_and_what_begins_beside_it_know_nothing_of
     assert child.settled_no is not None
     assert child.begun_no < member.settled_no
     assert child.begun_no < child.settled_no
+
+
+def test_what_settled_before_a_milestone_stays_though_a_pass_ended_the_last_of_the_fan() -> None:
+    """Spec 2.12: the other members raised no news, and neither does a time-out that a pass writes."""
+    shop = Shop()
+    bench = shop.bench
+    bench.task(lambda: None, name="slow")
+
+    def flow(wf: Any) -> None:
+        both = [
+            wf.submit(step("a"), dispatch="queue"),
+            wf.submit(Task("slow"), dispatch="queue", timeout=10, retries=0),
+        ]
+        wf.gather(*both, return_exceptions=True)
+        wf.milestone("half")
+        wf.do(step("b"))
+        wf.do(Task("boom"), retries=0)
+
+    bench.workflow(flow, name="flow")
+    bench.start("flow")
+    assert bench.work_one()
+    assert bench.work_one()
+    (slow,) = bench.broker.messages.pop()
+    asked = ClaimRequest(
+        run_id=RUN, steps=((slow.name, 1),), task="slow", claim_id=ClaimId("c1"), holder=Holder("node:9")
+    )
+    assert bench.store.claim_steps(asked).claimed
+    bench.clock.advance(11)
+    bench.orchestrate()
+    shop.settle()
+
+    assert shop.diary == ["a", "b", "boom", "unb[]"]
+    assert shop.status is RunStatus.COMPENSATED
