@@ -7,7 +7,7 @@ written before anything else is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from pikkuflow.domain.act import PassNews, PassRef, StepWrite
@@ -38,6 +38,8 @@ class OpenPass:
     """Its opening may be forgotten by a server that dies: nothing may be worked in it yet."""
     expected: tuple[StepName, ...] = ()
     """Rows that it inserted lightly."""
+    is_behind = False
+    """The body may now rest on what has a later number than this pass gives (``first_no``): what begins from here on is the next pass's."""
 
     def __init__(
         self, rt: Runtime, history: History, definition: WorkflowDefinition | None, works_child: WorkChild | None = None
@@ -134,11 +136,15 @@ class OpenPass:
     def next_no(self) -> int:
         """The next number in the order of the run (``first_no``)."""
         if self._no is None:
-            # The rows are read after the run is taken: an outcome that came between has the next epoch's number, and is known all the same.
-            known = (no for row in self.history.steps for no in (row.begun_no, row.settled_no or 0))
-            self._no = max(first_no(self.run.seen), *known, 0)
+            self._no = max(first_no(self.run.seen), *_known_nos(self.history.steps), 0)
         self._no += 1
         return self._no
+
+    def begin_no(self) -> int:
+        """``next_no`` for a row that begins. Parks when that is for the next pass to give."""
+        if self.is_behind:
+            raise Parked(ParkReason.YIELDED)
+        return self.next_no()
 
     def goes_on_after(self, row: Step) -> None:
         """The body is told of a row that settled elsewhere while this pass was open: what begins from here on may rest on it."""
@@ -263,3 +269,16 @@ def _leaves_a_mark(row: Step) -> bool:
     if row.kind is StepKind.CHILD and not row.is_settled:
         return True
     return row.kind is StepKind.MILESTONE or (row.undo_task is not None and row.status is not StepStatus.CANCELLED)
+
+
+def _known_nos(steps: Sequence[Step]) -> Iterator[int]:
+    """The numbers of all that the body may rest on.
+
+    The rows are read after the run is taken, so an outcome that came between is known, though it is news. A member's is not before its fan
+    is whole: it raises no news, and the next outcome from elsewhere has the same number.
+    """
+    unfinished = {row.fan_id for row in steps if row.fan_id is not None and not row.is_settled}
+    for row in steps:
+        yield row.begun_no
+        if row.settled_no is not None and row.fan_id not in unfinished:
+            yield row.settled_no

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pikkuflow.domain import loss
 from pikkuflow.domain.act import EndedAttempt, StepWrite
 from pikkuflow.domain.command import Recorded, Waiting
+from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.retry import RetryPolicy
 from pikkuflow.domain.status import StepStatus
 from pikkuflow.domain.step import Place, Step
@@ -24,14 +25,13 @@ def end_overdue(p: OpenPass, row: Step) -> Recorded | Waiting:
     Raises ``Parked`` when the row moved since the pass opened: its outcome came after all, and is news.
     """
     if row.is_waiting:
-        return _end_wait(p, row)
+        # No claim can take it from its time on, so that nothing is overwritten (issue D, Build 7).
+        return _end(p, row, _failed(p, row, loss.message_expired(row.name)))
     error = loss.overdue(row)
-    step = step_of_row(row, place=Place.QUEUE)
     delay = RetryPolicy(retries=row.retries, delay=row.retry_delay).decide(row.attempt, p.rt.ids.jitter(), None)
-    failed = StepWrite(step=step, attempt=row.attempt, status=StepStatus.FAILED, error=error, no=p.next_no())
+    failed = _failed(p, row, error)
     if delay is None:
-        p.stop_if_told(p.record(failed))
-        return Recorded(failure=error, attempts=row.attempt)
+        return _end(p, row, failed)
     ended = EndedAttempt(attempt=row.attempt, status=StepStatus.FAILED, error=error)
     following = replace(
         failed,
@@ -47,10 +47,18 @@ def end_overdue(p: OpenPass, row: Step) -> Recorded | Waiting:
     return Waiting(due_in_seconds=delay)
 
 
-def _end_wait(p: OpenPass, row: Step) -> Recorded:
-    """No claim can take it from its time on, so that nothing is overwritten (issue D, Build 7)."""
-    error = loss.message_expired(row.name)
+def _failed(p: OpenPass, row: Step, error: Failure) -> StepWrite:
     step = step_of_row(row, place=Place.QUEUE)
-    write = StepWrite(step=step, attempt=row.attempt, status=StepStatus.FAILED, error=error, no=p.next_no())
-    p.stop_if_told(p.record(write))
-    return Recorded(failure=error, attempts=row.attempt)
+    return StepWrite(step=step, attempt=row.attempt, status=StepStatus.FAILED, error=error, no=p.next_no())
+
+
+def _end(p: OpenPass, row: Step, failed: StepWrite) -> Recorded:
+    p.stop_if_told(p.record(failed))
+    # The fan may be whole by this, though none of its members was news.
+    p.is_behind = p.is_behind or any(_is_later(other, row, failed.no or 0) for other in p.history.steps)
+    return Recorded(failure=failed.error, attempts=row.attempt)
+
+
+def _is_later(other: Step, row: Step, no: int) -> bool:
+    """Whether another member of the same fan settled by a number beyond that one."""
+    return row.fan_id is not None and other.fan_id == row.fan_id and (other.settled_no or 0) > no

@@ -49,7 +49,7 @@ def _work_run(rt: Runtime, run_id: RunId) -> bool:
         if result.end in {PassEnd.SETTLED, PassEnd.MISSING}:
             return True
         if result.end is PassEnd.SUSPENDED and not result.again:
-            return False
+            return _left_to_others(rt, run_id, result)
         if result.end is PassEnd.SUPERSEDED:
             raise LeaseLost(
                 f"Run {run_id!r} was taken by another process while it was worked here.",
@@ -59,8 +59,15 @@ def _work_run(rt: Runtime, run_id: RunId) -> bool:
         if result.again:
             continue
         if stuck and result.due_seconds is None:
-            return False
+            return _left_to_others(rt, run_id, result)
         _wait(rt, _pause(rt, run_id, result))
+
+
+def _left_to_others(rt: Runtime, run_id: RunId, result: PassResult) -> bool:
+    """Who moves it on sends a message; only a hint says that its time is over, or that of what it waits for. Always False."""
+    if rt.has_broker and result.hint_seconds is not None:
+        rt.hints.leave(run_id, result.hint_seconds)
+    return False
 
 
 def _work_child(rt: Runtime, stuck: list[RunId], child: RunId) -> None:

@@ -95,7 +95,7 @@ def undo_step(p: OpenPass, forward: Step, *, seq: int, place: str) -> NewStep:
         child_run_id=forward.child_run_id,
         from_step=forward.name,
         group=forward.group,
-        begun_no=p.next_no(),
+        begun_no=p.begin_no(),
     )
 
 
@@ -123,7 +123,7 @@ def new_step(p: OpenPass, planned: PlannedCall, route: Route | None, *, place: s
         from_step=planned.from_step,
         group=call.group,
         undo_task=call.undo_task,
-        begun_no=p.next_no(),
+        begun_no=p.begin_no(),
         timeout_seconds=call.timeout_seconds,
         heartbeat_seconds=call.heartbeat_seconds,
     )
@@ -145,7 +145,7 @@ def child_step(p: OpenPass, planned: PlannedCall, child: RunId) -> NewStep:
         from_step=planned.from_step,
         group=call.group,
         undo_task=None if call.detached else call.undo_task,
-        begun_no=p.next_no(),
+        begun_no=p.begin_no(),
     )
 
 

@@ -50,11 +50,15 @@ class PassEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassResult:
-    """How a pass went. ``again`` says that news moved while it worked; ``due_seconds`` when another one is worth it."""
+    """How a pass went. ``again`` says that news moved while it worked; ``due_seconds`` when another one is worth it.
+
+    ``hint_seconds``: when one is, at the latest, though nothing else comes: then, or when the run's own time is over.
+    """
 
     end: PassEnd
     again: bool = False
     due_seconds: float | None = None
+    hint_seconds: float | None = None
 
 
 _REFUSED = {
@@ -222,7 +226,7 @@ class _Pass:
         hint, wake = _earlier(due_seconds, seconds_left), self._works_child is None
         send_after(self._rt, history.run, closing, closed, due_seconds=hint, wake=wake)
         # Without a time of its own, what it waits for may come at any moment.
-        return _result(closed, None if due_seconds is None else hint)
+        return replace(_result(closed, None if due_seconds is None else hint), hint_seconds=hint)
 
     def _let_go(self, p: OpenPass, error: BaseException) -> None:
         """The pass ends by something that is not the run's: what it learned is recorded, another pass goes on in a while."""

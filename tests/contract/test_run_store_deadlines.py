@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pikkuflow.domain.act import EndedAttempt
+from pikkuflow.domain.act import EndedAttempt, PassNews, PassRef
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.status import StepStatus
 from pikkuflow.domain.step import Place
@@ -46,14 +46,9 @@ def test_an_overdue_attempt_wakes_its_run_and_is_not_sent_again(scene: Scene) ->
     assert scene.undispatched() == []
 
 
-def test_a_pass_may_end_an_attempt_that_a_worker_has(scene: Scene) -> None:
-    """Scenario 08: the next attempt in one write; the claim's outcome is refused, and the attempt is kept as it ended."""
-    scene.dispatch("a", timeout_seconds=10.0)
-    scene.claimed("a")
-    scene.advance(11)
-    scene.open(by="p2")
-    ref = scene.ref(by="p2")
-    news = scene.write(
+def _end_first_attempt(scene: Scene, ref: PassRef) -> PassNews | None:
+    """What a pass writes that found the first attempt overdue."""
+    return scene.write(
         ref,
         StepStatus.PENDING,
         attempt=2,
@@ -62,6 +57,16 @@ def test_a_pass_may_end_an_attempt_that_a_worker_has(scene: Scene) -> None:
         ended=EndedAttempt(attempt=1, status=StepStatus.FAILED, error=BOOM),
         step={"place": Place.QUEUE},
     )
+
+
+def test_a_pass_may_end_an_attempt_that_a_worker_has(scene: Scene) -> None:
+    """Scenario 08: the next attempt in one write; the claim's outcome is refused, and the attempt is kept as it ended."""
+    scene.dispatch("a", timeout_seconds=10.0)
+    scene.claimed("a")
+    scene.advance(11)
+    scene.open(by="p2")
+    ref = scene.ref(by="p2")
+    news = _end_first_attempt(scene, ref)
     assert news is not None
     assert news.written
     scene.park(ref)
@@ -83,15 +88,7 @@ def test_a_pass_that_read_an_earlier_attempt_leaves_the_next_one_alone(scene: Sc
     scene.try_again("a")
     scene.claimed("a", 2, claim="c2")
     before = scene.step("a")
-    news = scene.write(
-        scene.ref(by="p2"),
-        StepStatus.PENDING,
-        attempt=2,
-        expects=1,
-        delay_seconds=5.0,
-        ended=EndedAttempt(attempt=1, status=StepStatus.FAILED, error=BOOM),
-        step={"place": Place.QUEUE},
-    )
+    news = _end_first_attempt(scene, scene.ref(by="p2"))
     assert news is not None
     assert not news.written
     after = scene.step("a")

@@ -130,5 +130,6 @@ def _new_run(start: Start) -> NewRun:
         input='{"args":[],"kwargs":{}}',
         inline=start.inline,
         delay_seconds=None if start.inline else start.delay or None,
+        timeout_seconds=start.timeout,
         handover='{"chord": "c"}' if start.hands_over else None,
     )

@@ -10,6 +10,7 @@ from pikkuflow.domain.gate import gate_name
 from pikkuflow.domain.recorded_names import MILESTONE_PREFIX
 from pikkuflow.domain.status import StepKind
 from pikkuflow.errors import RunCancelled, StepFailed
+from pikkuflow.replay.detached import DetachedRun
 from pikkuflow.replay.gates import Approval
 from tests.simulation.flow import Walk
 from tests.simulation.plan import Part
@@ -47,8 +48,9 @@ class _Known:
         self.values: dict[str, Any] = {}
         self._sets: dict[str, int] = {}
 
-    def do(self, name: str, _what: Any, **_options: Any) -> Any:
-        return self._settled(name)
+    def do(self, name: str, _what: Any, **options: Any) -> Any:
+        found = self._settled(name)
+        return DetachedRun(found) if options.get("detached") else found
 
     def submit(self, name: str, _what: Any, **_options: Any) -> Any:
         self.steps.append(name)

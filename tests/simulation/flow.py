@@ -81,10 +81,19 @@ class Translator:
                 retry_delay=options.retry_delay,
                 record_start=options.record_start,
                 quick=options.quick,
+                timeout_seconds=options.timeout_seconds,
+                heartbeat_seconds=options.heartbeat_seconds,
             )
         if what.workflow:
             undo_task = what.task if options.compensate else None
-            return StepCall(name=name or what.task, kind=StepKind.CHILD, task=what.task, undo_task=undo_task)
+            return StepCall(
+                name=name or what.task,
+                kind=StepKind.CHILD,
+                task=what.task,
+                undo_task=undo_task,
+                detached=options.detached,
+                timeout_seconds=options.timeout_seconds,
+            )
         return StepCall(
             name=name or what.task,
             kind=StepKind.TASK,
@@ -96,6 +105,8 @@ class Translator:
             quick=options.quick,
             dispatch=options.dispatch,
             options={"leaves": what.leaves},
+            timeout_seconds=options.timeout_seconds,
+            heartbeat_seconds=options.heartbeat_seconds,
             undo_task=UNDO_TASK if what.undone and options.compensate else None,
         )
 
@@ -249,11 +260,14 @@ class Walk:
             retries=part.retries,
             retry_delay=part.delay,
             compensate=part.compensate,
+            **_limits(part),
             **({} if part.dispatch is None else {"dispatch": part.dispatch}),
         )
 
     def _child(self, part: Child) -> Any:
-        return self._wf.do(part.name, self._call(part), compensate=part.compensate)
+        if part.detached:
+            return self._wf.do(part.name, self._call(part), detached=True, **_child_options(part)).run_id
+        return self._wf.do(part.name, self._call(part), **_child_options(part))
 
     def _gather(self, part: Gather) -> Any:
         handles = [self._submit(member) for member in part.members]
@@ -266,7 +280,7 @@ class Walk:
         return [*between, handle.result()]
 
     def _submit(self, member: Do | Child) -> Any:
-        options = _options(member) if isinstance(member, Do) else {"compensate": member.compensate}
+        options = _options(member) if isinstance(member, Do) else _child_options(member)
         return self._wf.submit(member.name, self._call(member), **options)
 
     def _call(self, part: Do | Child) -> Any:
@@ -294,6 +308,7 @@ _WORK: Final[Mapping[type, Any]] = {
 
 def _options(part: Do) -> dict[str, Any]:
     options: dict[str, Any] = {"retries": part.retries, "retry_delay": part.delay, "record_start": part.record_start}
+    options.update(_limits(part))
     if not part.compensate:
         options["compensate"] = False
     if part.dispatch is not None:
@@ -301,3 +316,12 @@ def _options(part: Do) -> dict[str, Any]:
     if part.quick is not None:
         options["quick"] = part.quick
     return options
+
+
+def _limits(part: Do | Map) -> dict[str, Any]:
+    given = {"timeout": part.timeout, "heartbeat_timeout": part.heartbeat}
+    return {key: seconds for key, seconds in given.items() if seconds is not None}
+
+
+def _child_options(part: Child) -> dict[str, Any]:
+    return {"compensate": part.compensate, **({} if part.timeout is None else {"timeout": part.timeout})}

@@ -45,7 +45,12 @@ _DELAYS: Final = (0.0, 0.0, 2.0, 20.0)
 _UNDOES: Final = 0.5
 """How often steps can be undone."""
 _CALLED_OFF: Final = 0.3
+_LIMITED: Final = 0.25
+"""How often steps and runs have timeouts."""
+_DETACHED: Final = 0.15
 _ENDS: Final = {"insert_runs", "start_child"}
+_MET: Final = 0.2
+"""How often a run that starts as people look begins with what they answer early."""
 _LARGE_BATCHES: Final = 0.01
 """How often so many runs start at once that a message does not hold them all."""
 
@@ -60,6 +65,10 @@ class _Generator:
         self._is_quick = self._quick.random() < 0.3
         self._undo = Random(f"undo {seed}")
         self._undoes = self._undo.random() < _UNDOES
+        self._limits = Random(f"limits {seed}")
+        self._has_limits = self._limits.random() < _LIMITED
+        self._detached = Random(f"detached {seed}")
+        self._detaches = self._detached.random() < _DETACHED
         self._seed = seed
         self._names = 0
         self._waits = 0
@@ -103,15 +112,20 @@ class _Generator:
     def _start(self, index: int) -> Start:
         r = self._random
         self._room = r.choice((2, 4, 6, 9))
+        parts, at = self._parts(depth=0), max(r.choice((0.0, 0.0, 0.0, 3.0)), self._at_a_look())
+        if at and self._has_gates and self._gates.random() < _MET:
+            self._waits += 1
+            parts = (Gate(f"wait{self._waits}", GateKind.SIGNAL, early=True), *parts)
         return Start(
             run=f"r{index}",
-            parts=self._parts(depth=0),
-            at=max(r.choice((0.0, 0.0, 0.0, 3.0)), self._at_a_look()),
+            parts=parts,
+            at=at,
             delay=r.choice((0.0,) * 7 + (5.0,)),
             reads=r.random() < 0.3,
             twice=r.random() < 0.1,
             inline=r.random() < 0.15 or (self._undoes and self._undo.random() < 0.1),
             hands_over=r.random() < 0.2,
+            timeout=self._run_timeout(0.5),
         )
 
     def _at_a_look(self) -> float:
@@ -127,8 +141,10 @@ class _Generator:
                 parts.insert(self._gates.randrange(len(parts) + 1), self._gate())
         if self._undoes:
             if depth == 0 and self._undo.random() < 0.2:
-                parts.insert(0, Child(self._name("c"), self._parts(depth + 1), compensate=not self._is_kept()))
+                parts.insert(0, self._child(depth))
             self._end_badly(parts)
+        if self._detaches and depth < 2 and self._detached.random() < 0.5:
+            parts.insert(self._detached.randrange(len(parts) + 1), self._child(depth, detached=True))
         if self._is_quick:
             at = self._quick.randrange(len(parts) + 1)
             parts[at:at] = [self._quick_do() for _ in range(self._quick.choice((0, 2, 3, 5, 24)))]
@@ -184,7 +200,7 @@ class _Generator:
         if kind == "state":
             return State(self._name("v"), r.choice(("k", "l")))
         if kind == "child":
-            return Child(self._name("c"), self._parts(depth + 1), caught=caught, compensate=not self._is_kept())
+            return self._child(depth, caught=caught, detached=self._detaches and self._detached.random() < 0.5)
         if kind == "spread":
             first = self._member(depth)
             return Spread(
@@ -211,14 +227,44 @@ class _Generator:
 
     def _member(self, depth: int) -> Do | Child:
         if depth < 2 and self._random.random() < 0.15:
-            return Child(self._name("c"), self._parts(depth + 1), compensate=not self._is_kept())
+            return self._child(depth)
         return self._do()
+
+    def _child(self, depth: int, *, caught: bool = False, detached: bool = False) -> Child:
+        return Child(
+            self._name("c"),
+            self._parts(depth + 1),
+            caught=caught,
+            compensate=not self._is_kept(),
+            timeout=self._run_timeout(0.25),
+            detached=detached,
+        )
+
+    # --- limits -----------------------------------------------------------------------------------------------------
+    def _run_timeout(self, odds: float) -> float | None:
+        t = self._limits
+        return t.choice((1.0, 4.0, 15.0, 40.0, 150.0)) if self._has_limits and t.random() < odds else None
+
+    def _attempt_limits(self) -> dict[str, float | None]:
+        t = self._limits
+        if not self._has_limits or t.random() < 0.5:
+            return {}
+        return {"timeout": t.choice((None, 0.5, 3.0, 12.0, 40.0)), "heartbeat": t.choice((None, None, 2.0, 8.0))}
+
+    def _limited(self, act: Act) -> Act:
+        """As slow as it has to be for its time to pass, once or each time."""
+        t = self._limits
+        if not self._has_limits:
+            return act
+        hangs, beats = t.choice((0.0, 0.0, 0.0, 2.0, 6.0, 50.0)), t.choice((None, None, 1.0, 5.0))
+        return replace(act, hangs=hangs, beats=beats, says=t.random() < 0.5)
 
     def _do(self) -> Do:
         r = self._random
         return Do(
             self._name("s"),
-            act=self._act(),
+            act=self._limited(self._act()),
+            **self._attempt_limits(),
             retries=r.choice((0, 1, 2, 3)),
             delay=r.choice(_DELAYS),
             dispatch=r.choice(_PLACES),
@@ -235,7 +281,8 @@ class _Generator:
         r = self._random
         return Map(
             self._name("m"),
-            tuple(self._act() for _ in range(r.choice((0, 1, 2, 3, 4, 6)))),
+            tuple(self._limited(self._act()) for _ in range(r.choice((0, 1, 2, 3, 4, 6)))),
+            **self._attempt_limits(),
             retries=r.choice((0, 1, 2, 3)),
             delay=r.choice(_DELAYS),
             dispatch=r.choice((None, None, None, "inline")),
@@ -300,6 +347,8 @@ class _Generator:
             op = "record_all"
         if self._undoes and op in _ENDS and self._undo.random() < 0.4:
             op = self._undo.choice(("cancel_run", "unwind_child", "get_step"))
+        if self._has_limits and self._limits.random() < 0.2:
+            op = self._limits.choice(("beat", "overdue_runs", "cancel_run", "claim_steps", "record"))
         targeted = kind in _TARGETED
         return Fault(
             kind,

@@ -17,6 +17,7 @@ I11 lease and dispatch errors never become a run failure     ``_judge_failure``,
 I12 a failing mirror, logger or sink never changes an outcome ``judge_end`` and ``_judge_delivery``, in schedules whose observers and
                                                              loggers fail at every word (``Plan.deaf``), whose result backend is away
                                                              or refuses, and whose hints are lost
+--  times that are over, of attempts and of whole runs       ``Limits``, ``judge_in_time``, ``said_of_time``
 === ======================================================== ====================================================================
 """
 
@@ -32,6 +33,7 @@ from pikkuflow.errors import SignalTimeout, StepFailed
 from tests.simulation.expect import Expected, Unreached, expect
 from tests.simulation.flow import value_of
 from tests.simulation.judge_ends import judge_end
+from tests.simulation.judge_limits import judge_in_time, said_of_time
 from tests.simulation.ledger import Execution, Ledger, Violation
 from tests.simulation.plan import Part
 
@@ -61,7 +63,7 @@ def _judge_run(
     for row in rows.values():
         _judge_step(run, row, tables, ledger, decode)
 
-    is_stopped = run.id in ledger.stops.called_off
+    is_stopped = ledger.stops.is_cut(run.id)
 
     def outcome(name: str) -> Any:
         row = rows.get(name)  # type: ignore[call-overload]
@@ -76,7 +78,7 @@ def _judge_run(
     expected = expect(run.id, run.workflow, parts, outcome)
     forward = [row.name for row in rows.values() if row.kind is not StepKind.COMPENSATION]
     _compare_steps(run, expected, forward, is_stopped=is_stopped)
-    judge_end(run, expected, tables, ledger.stops, decode)
+    judge_end(run, expected, tables, ledger, decode)
     state = {key: decode(text) for key, text in tables.states.get(run.id, {}).items()}
     if state != expected.state:
         raise Violation("a run's state is what it set", f"{run.id}: {state}, not {expected.state}")
@@ -103,6 +105,7 @@ def _judge_step(run: RunRow, row: StepRow, tables: Tables, ledger: Ledger, decod
             raise Violation("a result is the task's", f"{where}: {row.result}")
         if not any(done.ended and _is_of(done, row) for done in ledger.executions):
             raise Violation("a success was executed", where)
+    judge_in_time(row, ledger)
     if row.status is StepStatus.FAILED:
         _judge_failure(run, row, where, tables, ledger)
 
@@ -120,9 +123,10 @@ def _judge_failure(run: RunRow, row: StepRow, where: str, tables: Tables, ledger
     elif error.code == "STEP_LEASE_EXPIRED":
         # An unwind pass takes what an earlier pass had in hand for failed, whatever attempts are left (design 3.7).
         is_spent = row.attempt > row.retries or is_over
-        if not is_spent or not ledger.is_loss_possible(is_over=is_over):
+        is_unworked = is_over and not any(_is_of(done, row) for done in ledger.executions)
+        if not is_spent or not ledger.is_loss_possible((run.id, row.name, row.attempt) if is_unworked else None):
             raise Violation("a step is lost only with its process", f"{where} of {row.retries + 1}: {error.message}")
-    elif error.message not in _reasons(row, is_over=is_over):
+    elif error.message not in _reasons(row, is_over=is_over) | said_of_time(row, ledger, is_over=is_over):
         raise Violation("I11 only a task's own failure fails it", f"{where}: {error.type}: {error.message}")
 
 

@@ -6,21 +6,27 @@ from collections.abc import Callable
 from typing import Any
 
 from pikkuflow.adapters.memory.tables import RunRow, Tables
+from pikkuflow.domain import loss
 from pikkuflow.domain.status import OPEN_RUN, RunStatus
 from pikkuflow.domain.stop import CANCEL_CODE
 from tests.simulation.expect import Expected
-from tests.simulation.ledger import Violation
+from tests.simulation.ledger import Ledger, Violation
+from tests.simulation.limits import RUN_TIMEOUT
 from tests.simulation.stops import Stops
 from tests.simulation.undone import undone
 
 __all__ = ["judge_end"]
 
 
-def judge_end(run: RunRow, expected: Expected, tables: Tables, stops: Stops, decode: Callable[[str], Any]) -> None:
+def judge_end(run: RunRow, expected: Expected, tables: Tables, ledger: Ledger, decode: Callable[[str], Any]) -> None:
     """Check status, error and output of a run. Raises ``Violation``."""
+    stops = ledger.stops
     if run.id in stops.called_off:
         _judge_called_off(run, tables, stops)
         status = RunStatus.CANCELLED
+    elif run.id in ledger.limits.timed_out:
+        _judge_timed_out(run)
+        status = RunStatus.FAILED
     elif expected.called_off is not None:
         _judge_code(run, expected.called_off)
         status = RunStatus.CANCELLED
@@ -42,6 +48,11 @@ def _judge_called_off(run: RunRow, tables: Tables, stops: Stops) -> None:
     if run.id not in stops.asked and (above is None or above.status in OPEN_RUN or above.status is RunStatus.COMPLETED):
         raise Violation("a child is called off with its parent", f"{run.id}: {above and above.status}")
     _judge_code(run, None)
+
+
+def _judge_timed_out(run: RunRow) -> None:
+    if run.code != RUN_TIMEOUT or run.error != loss.run_timed_out(run.timeout_seconds):
+        raise Violation("a run whose time was over says so", f"{run.id} is {run.status} by {run.code}: {run.error}")
 
 
 def _judge_code(run: RunRow, reason: str | None) -> None:

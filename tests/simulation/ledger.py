@@ -31,6 +31,7 @@ from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import SETTLED_STEP, StepStatus
 from pikkuflow.domain.step import NewStep, Place, Step
 from pikkuflow.domain.transitions import STEP_TRANSITIONS
+from tests.simulation.limits import Limits
 from tests.simulation.stage import Stage
 from tests.simulation.stops import Stops
 
@@ -58,6 +59,7 @@ class Execution:
     """Its pass or claim was live when it began."""
     place: str
     ended: bool = False
+    until: float | None = None
 
 
 @dataclass(slots=True)
@@ -88,7 +90,8 @@ class Ledger:
         self.deliveries: dict[RunId, int] = {}
         """How often each run's outcome was handed on."""
         self._planned: dict[tuple[str, str], tuple[Any, ...]] = {}
-        self.stops = Stops(tables, self._broken, together or {})
+        self.limits = Limits(stage, tables, self._broken)
+        self.stops = Stops(tables, self._broken, together or {}, self.limits)
         self._unmarked: dict[RunId, int] = {}
         """How many executions there were at a run's latest outcome in place: it is not marked lost for those before."""
         self._checks: dict[str, Callable[[Any, Any], None]] = {
@@ -109,11 +112,13 @@ class Ledger:
             "expire_node": self._expired,
             "sweep_stalled": self._swept,
             "sweep_undispatched": self._swept,
+            "sweep_scheduled": self._swept_due,
+            "overdue_runs": self._swept_due,
         }
 
-    def is_loss_possible(self, *, is_over: bool) -> bool:
-        """Whether anybody can have lost an attempt. A stopped run may have a start whose answer was lost, and which was refused then."""
-        stage, in_doubt = self._stage, is_over and self._stage.were_answers_lost
+    def is_loss_possible(self, unworked: tuple[str, str, int] | None) -> bool:
+        """Whether somebody can have lost an attempt: also an ``unworked`` one of a stopped run, whose repeated start was refused."""
+        stage, in_doubt = self._stage, unworked in self._stage.starts_in_doubt
         return in_doubt or stage.has_deaths or stage.was_late or stage.was_given_up or stage.were_leases_lost
 
     def _broken(self, invariant: str, detail: str) -> Violation:
@@ -145,7 +150,8 @@ class Ledger:
     def _check_execution(self, done: Execution, row: StepRow | None) -> None:
         what = f"{done.run_id} {done.step} attempt {done.attempt} by {done.holder} ({done.place})"
         if not done.is_owner:
-            if not self._stage.was_late:
+            is_ended = (done.run_id, done.step, done.attempt) in self.limits.ended
+            if not (self._stage.was_late or is_ended):
                 raise self._broken("I2 only an owner works", what)
             return
         if row is not None and row.is_settled and not self.stops.is_unseen(row):
@@ -172,8 +178,7 @@ class Ledger:
 
     def delivered(self, run: Run) -> None:
         """A run's outcome is handed on."""
-        row = self._tables.runs[run.id]
-        told = (run.status, run.output, run.error)
+        row, told = self._tables.runs[run.id], (run.status, run.output, run.error)
         if not row.is_settled or told != (row.status, row.output, row.error):
             raise self._broken("what is handed on is the outcome", f"{run.id}: {told}, the row is {row.status}")
         self.deliveries[run.id] = self.deliveries.get(run.id, 0) + 1
@@ -181,6 +186,7 @@ class Ledger:
     # --- acts -------------------------------------------------------------------------------------------------------
     def after(self, op: str, args: tuple[Any, ...], answer: Any) -> None:
         """An act has happened: judge it by what was before, and remember what is now."""
+        self.limits.after(op, args, answer)
         check = self._checks.get(op)
         if check is not None:
             check(args, answer)
@@ -322,9 +328,14 @@ class Ledger:
         for message in answer.steps:
             self._check_needed(message.run_id)
 
+    def _swept_due(self, _args: tuple[Any, ...], answer: Swept | Sequence[Run]) -> None:
+        found: Sequence[Any] = [*answer.runs, *answer.steps] if isinstance(answer, Swept) else answer
+        for one in found:
+            self._check_needed(one.run_id if isinstance(one, StepMessage) else one.id)
+
     def _check_needed(self, run_id: RunId) -> None:
         stage = self._stage
-        is_coming = stage.is_handled(run_id) or self.stops.is_told(run_id, stage.is_handled)
+        is_coming = stage.is_handled(run_id) or self.stops.is_told(run_id, stage.is_worked)
         if stage.is_disturbed or is_coming or self._is_inline(run_id):
             return
         raise self._broken("messages suffice where nothing fails", f"a sweep found {run_id}")
@@ -335,8 +346,7 @@ class Ledger:
         while at is not None:
             if any(at in client.handles for client in self._stage.clients):
                 return True
-            parent = self._tables.runs[at].parent
-            at = None if parent is None else parent.run_id
+            at = self.stops.begun_by(at)
         return False
 
     # --- remembering ------------------------------------------------------------------------------------------------
@@ -375,20 +385,10 @@ class Ledger:
 
 _READS = frozenset(
     {
-        "beat",
-        "find_runs",
-        "get_run",
-        "get_state",
-        "get_step",
-        "list_attempts",
-        "list_runs",
-        "list_steps",
-        "note_sweep",
-        "sweep_ages",
-        "undelivered_runs",
-        "upcoming",
+        "beat", "find_runs", "get_run", "get_state", "get_step", "list_attempts", "list_runs", "list_steps", "note_sweep",
+        "overdue_runs", "sweep_ages", "undelivered_runs", "upcoming",
     }
-)
+)  # fmt: skip
 
 
 def _outcome(row: StepRow) -> tuple[Any, ...]:

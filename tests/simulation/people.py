@@ -21,6 +21,7 @@ from pikkuflow.errors import (
     StoreUnavailable,
 )
 from tests.simulation.ledger import Violation
+from tests.simulation.limits import RUN_TIMEOUT
 from tests.simulation.plan import Gate, GateKind, Gather, Part, Spread
 from tests.simulation.processes import Node, Process
 from tests.simulation.stage import Stage
@@ -119,7 +120,7 @@ class People:
 
 def _was_stopped(run: RunRow) -> bool:
     """Its gates are cancelled with it."""
-    return run.status not in {RunStatus.COMPLETED, RunStatus.FAILED}
+    return run.status not in {RunStatus.COMPLETED, RunStatus.FAILED} or run.code == RUN_TIMEOUT
 
 
 def _said(run_id: str, gate: str) -> str:

@@ -31,8 +31,9 @@ class Act:
     """How a step behaves.
 
     The first ``fails`` attempts raise (``gives_up``: for good, whatever attempts remain). The first ``dies`` executions take their process
-    down. ``seconds`` is how long one takes; ``asks`` the delay that a failing attempt itself asks for. One that ``minds`` asks, when it has
-    worked, whether it is still wanted, and fails when it is not.
+    down. ``seconds`` is how long one takes, and the first one ``hangs`` for so many more; ``asks`` the delay that a failing attempt itself
+    asks for. One that ``minds`` asks, when it has worked, whether it is still wanted, and fails when it is not. One that ``beats`` gives a
+    heartbeat every so many seconds, in which it ``says`` which attempt it is; it leaves by what it is told there.
     """
 
     seconds: float = 0.0
@@ -41,6 +42,9 @@ class Act:
     gives_up: bool = False
     asks: float | None = None
     minds: bool = False
+    hangs: float = 0.0
+    beats: float | None = None
+    says: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,9 @@ class Do:
     undo: Act | None = None
     """How the task that undoes it behaves. None: nothing undoes it."""
     compensate: bool = True
+    timeout: float | None = None
+    heartbeat: float | None = None
+    """Seconds that one attempt may take, and go without a heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +137,23 @@ class Map:
     undo: Act | None = None
     """As of ``Do``, for each member."""
     compensate: bool = True
+    timeout: float | None = None
+    heartbeat: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child run of its own parts, undone with its parent unless it is not to be compensated."""
+    """A child run of its own parts, undone with its parent unless it is not to be compensated.
+
+    ``timeout``: seconds that the whole run may take. ``detached``: nobody waits for it; only a part by itself can be.
+    """
 
     name: str
     parts: tuple[Part, ...]
     caught: bool = False
     compensate: bool = True
+    timeout: float | None = None
+    detached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +184,7 @@ class Start:
     """A client that starts a run, and, when it ``reads``, waits for its result.
 
     ``twice``: another client starts the same run. ``inline``: the client works the whole of it. ``hands_over``: its outcome is to be handed
-    on. Starts of the same ``batch`` (other than 0) are one ``start_many``.
+    on. Starts of the same ``batch`` (other than 0) are one ``start_many``. ``timeout``: seconds that the whole run may take.
     """
 
     run: str
@@ -182,6 +196,7 @@ class Start:
     inline: bool = False
     hands_over: bool = False
     batch: int = 0
+    timeout: float | None = None
 
 
 class FaultKind(StrEnum):

@@ -28,8 +28,8 @@ def check_replays(rt: Runtime, tables: Tables, stops: Stops) -> None:
     """
     now = tables.clock.now()
     for run in tables.runs.values():
-        if run.id in stops.called_off:
-            # It was called off on its way.
+        if stops.is_cut(run.id):
+            # It was stopped on its way.
             continue
         forward = [row for row in tables.steps_of(run.id).values() if row.kind is not StepKind.COMPENSATION]
         rows = tuple(row.record(now) for row in forward)

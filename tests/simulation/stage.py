@@ -88,9 +88,6 @@ class _Signals:
 class Stage(_Signals):
     """The shared state of one schedule."""
 
-    were_answers_lost = False
-    """Some act landed, and was done again."""
-
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler)
         self.scheduler = scheduler
@@ -101,15 +98,15 @@ class Stage(_Signals):
         """Hints that were left."""
         self.points = 0
         self.store_down_until = self.leases_down_until = self.hints_down_until = self.broker_down_until = 0.0
-        self.beat_down_until = self.backend_down_until = 0.0
-        self.fault_seconds = 0.0
-        self.is_disturbed = False
-        """Something went wrong already."""
-        self.has_deaths = False
+        self.beat_down_until = self.backend_down_until = self.fault_seconds = 0.0
+        self.is_disturbed = self.has_deaths = False
+        """Something went wrong already; some process died."""
         self.was_late = False
         """Some process may have worked on after its lease."""
         self.was_given_up = False
         """Some process had no patience left with the store, and did not learn what became of its act."""
+        self.starts_in_doubt: set[tuple[str, str, int]] = set()
+        """Starts of attempts that landed, and whose answer was lost: run, step, attempt."""
         self.were_leases_lost = False
         """A living node may have lost its name."""
         self.strike: Callable[[str, str], FaultKind | None] = lambda _op, _phase: None
@@ -188,8 +185,11 @@ class Stage(_Signals):
 
     def is_handled(self, run_id: RunId) -> bool:
         """Whether a message or a hint for the run is under way, or a process works on it."""
-        if run_id in self.due or any(run_id in message.runs for message in self.broker.messages):
-            return True
+        is_coming = run_id in self.due or any(run_id in message.runs for message in self.broker.messages)
+        return is_coming or self.is_worked(run_id)
+
+    def is_worked(self, run_id: RunId) -> bool:
+        """Whether a process has the run in hand."""
         return any(run_id in process.handles for process in [*self.processes(), *self.clients, *self._mains()])
 
     def _mains(self) -> Iterator[Process]:

@@ -18,6 +18,7 @@ from pikkuflow.domain.step import Place, Step
 from pikkuflow.domain.stop import Cancellation, Stopped
 from pikkuflow.domain.transitions import RUN_TRANSITIONS
 from pikkuflow.domain.undo import Undo
+from tests.simulation.limits import Limits
 
 __all__ = ["Stops"]
 
@@ -30,11 +31,16 @@ class Stops:
     """
 
     def __init__(
-        self, tables: Tables, broken: Callable[[str, str], Exception], together: Mapping[tuple[str, str], str]
+        self,
+        tables: Tables,
+        broken: Callable[[str, str], Exception],
+        together: Mapping[tuple[str, str], str],
+        limits: Limits,
     ) -> None:
         self._tables = tables
         self._broken = broken
         self._together = together
+        self._limits = limits
         self.asked: set[RunId] = set()
         """Runs that people wanted called off."""
         self.called_off: set[RunId] = set()
@@ -45,6 +51,7 @@ class Stops:
         """What runs had completed with."""
         self.undone: set[RunId] = set()
         """Runs that had completed and were undone with their parents."""
+        self._begun_by: dict[RunId, RunId] = {}
         self._statuses: dict[RunId, RunStatus] = {}
         self._settled: dict[RunId, tuple[Any, ...] | None] = {}
         self._known: dict[str, set[str]] = {}
@@ -59,6 +66,9 @@ class Stops:
         if answer is None or not answer.is_stopped:
             return
         request: Cancellation = args[0]
+        if request.ending is RunStatus.FAILED:
+            # Its time is over, which is judged as its status moves.
+            return
         self.called_off.add(request.run_id)
         above = self._parent(self._tables.runs[request.run_id])
         if above is not None and above.status in OPEN_RUN and request.run_id not in self.asked:
@@ -72,6 +82,14 @@ class Stops:
         """A pass has read a row again."""
         if step is not None and step.is_settled and pass_id in self._known:
             self._known[pass_id].add(step.name)
+
+    def is_cut(self, run_id: RunId) -> bool:
+        """Whether the run was stopped from outside its body, which may not have come as far as its steps would let it."""
+        return run_id in self.called_off or run_id in self._limits.timed_out
+
+    def begun_by(self, run_id: RunId) -> RunId | None:
+        """The run that began it, detached or not."""
+        return self._begun_by.get(run_id)
 
     def told(self, run_id: RunId, step: str, undo: Undo) -> None:
         """A compensation is told how the step ended that it undoes."""
@@ -105,14 +123,14 @@ class Stops:
         if is_current and (run.status is RunStatus.COMPENSATING if is_undo else run.status in OPEN_RUN):
             raise self._broken("only a stopped run's step works in vain", f"{run_id} {step}: it is {run.status}")
 
-    def is_told(self, run_id: RunId, is_handled: Callable[[RunId], bool]) -> bool:
+    def is_told(self, run_id: RunId, is_worked: Callable[[RunId], bool]) -> bool:
         """Whether somebody who has just begun the run for its parent, or ended a child of it, is about to wake it."""
         run = self._tables.runs[run_id]
-        above = self._parent(run)
-        if above is not None and run.seen == 0 and is_handled(above.id):
+        above = self.begun_by(run_id)
+        if above is not None and run.seen == 0 and is_worked(above):
             return True
         children = (one for one in self._tables.runs.values() if self._parent(one) is run)
-        return any(child.is_settled and is_handled(child.id) for child in children)
+        return any(child.is_settled and is_worked(child.id) for child in children)
 
     # --- rows -------------------------------------------------------------------------------------------------------
     def look(self, run: RunRow) -> None:
@@ -137,6 +155,7 @@ class Stops:
             return
         if run.status not in RUN_TRANSITIONS[was].values():
             raise self._broken("a run moves as its table says", f"{run.id}: {was} -> {run.status}")
+        self._limits.moved(run, was)
         if was is RunStatus.COMPLETED:
             if above is None or above.status is not RunStatus.COMPENSATING:
                 raise self._broken("I6 only a parent undoes what has completed", run.id)
@@ -149,13 +168,16 @@ class Stops:
     def appeared(self, run: RunRow, row: StepRow) -> None:
         """A row is there that was not."""
         known = frozenset(self._known.get(row.author, ()))
+        if row.child_run_id is not None and row.kind is StepKind.CHILD:
+            self._begun_by[row.child_run_id] = run.id
         if row.kind is StepKind.COMPENSATION:
             self._check_undo(run, row)
             return
         self._rests_on[run.id, row.name] = known - self._beside(run, row)
         if row.kind is StepKind.MILESTONE:
             self._beyond[run.id] = known
-        if run.status not in OPEN_RUN and row.attempt == 1 and not row.is_settled:
+        is_begun = not row.is_settled or row.kind is StepKind.CHILD
+        if run.status not in OPEN_RUN and row.attempt == 1 and is_begun:
             raise self._broken("nothing begins in a stopped run", f"{run.id} {row.name} is {row.status}")
 
     def settled(self, row: StepRow, pass_id: str | None) -> None:

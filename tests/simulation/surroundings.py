@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pikkuflow.domain.act import DueRun, RunRef, StepMessage
 from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.status import StepStatus
 from pikkuflow.errors import DispatchError, StoreUnavailable
 from tests.simulation.plan import FaultKind
 from tests.simulation.scheduler import NEVER
@@ -113,7 +114,7 @@ class SimStore:
             self._after(op, args, answer)
             if fault is FaultKind.LOST_ANSWER:
                 stage.trace(op, "landed, answer lost", args, answer)
-                stage.were_answers_lost = True
+                stage.starts_in_doubt.update(_starts_of(op, args))
                 waited_until = self._wait(op, waited_until, seconds)
                 continue
             stage.point(op, "after", args, answer)
@@ -130,6 +131,14 @@ class SimStore:
             raise StoreUnavailable(f"no answer to {op}")
         stage.scheduler.sleep(seconds)
         return until
+
+
+def _starts_of(op: str, args: tuple[Any, ...]) -> set[tuple[str, str, int]]:
+    """The attempts that an act begins."""
+    if op == "claim_steps":
+        return {(args[0].run_id, name, attempt) for name, attempt in args[0].steps}
+    writes = {"record": [args], "record_all": args[0] if args else ()}.get(op, ())
+    return {(ref.run_id, write.step.name, write.attempt) for ref, write in writes if write.status is StepStatus.RUNNING}
 
 
 class SimLeases:

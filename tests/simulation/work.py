@@ -10,7 +10,7 @@ from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.recorded_names import UNDO_SUFFIX
 from pikkuflow.domain.undo import Undo
 from pikkuflow.engine.current_step import CurrentStep, current_step, step_context
-from pikkuflow.errors import StoreUnavailable
+from pikkuflow.errors import RunCancelled, StepSuperseded, StoreUnavailable
 from pikkuflow.ports import Attempted, AttemptEnd, Route, StepWork
 from tests.simulation.flow import UNDO_TASK, Boom, value_of
 from tests.simulation.ledger import Ledger
@@ -61,8 +61,8 @@ class SimRunner:
         act = self._acts[key]
         try:
             return Attempted(end=AttemptEnd.SUCCEEDED, value=self.work(key))
-        except Boom as error:
-            end = AttemptEnd.GAVE_UP if act.gives_up else AttemptEnd.RAISED
+        except (Boom, RunCancelled, StepSuperseded) as error:
+            end = AttemptEnd.GAVE_UP if act.gives_up and isinstance(error, Boom) else AttemptEnd.RAISED
             # Its trace would say nothing of the schedule, and costs more than the rest of the attempt.
             return Attempted(end=end, error=error.with_traceback(None), delay_seconds=act.asks)
 
@@ -75,15 +75,36 @@ class SimRunner:
             stage.trace("*** the task takes its process down", "")
             stage.kill(stage.process)
             raise Killed
-        if act.seconds:
-            stage.scheduler.sleep(act.seconds)
-        stage.point("work", "after", (step.run_id, step.step, step.attempt))
-        if act.minds and self._is_in_vain(step):
-            raise Boom(f"attempt {step.attempt}")
+        try:
+            self._spend(step, act)
+            stage.point("work", "after", (step.run_id, step.step, step.attempt))
+            if act.minds and self._is_in_vain(step):
+                raise Boom(f"attempt {step.attempt}")
+        finally:
+            done.until = stage.now
         done.ended = True
         if step.attempt <= act.fails:
             raise Boom(f"attempt {step.attempt}")
         return value_of(step.run_id, step.step)
+
+    def _spend(self, step: CurrentStep, act: Act) -> None:
+        """Take as long as it takes. Raises what a heartbeat raises that is told that the work is in vain."""
+        left = act.seconds + (act.hangs if step.attempt == 1 else 0.0)
+        while left > 0:
+            slept = min(left, act.beats or left)
+            self._stage.scheduler.sleep(slept)
+            left -= slept
+            if act.beats is not None:
+                self._beat(step, act)
+
+    def _beat(self, step: CurrentStep, act: Act) -> None:
+        try:
+            step.heartbeat(step.attempt if act.says else None)
+        except StoreUnavailable:
+            return
+        except (RunCancelled, StepSuperseded):
+            self._ledger.stops.unwanted(step.run_id, step.step, step.attempt)
+            raise
 
     def _is_in_vain(self, step: CurrentStep) -> bool:
         try:

@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from pikkuflow.adapters.celery.node import Node
-from pikkuflow.adapters.celery.origin import has_ended
+from pikkuflow.adapters.celery.process_identity import has_ended
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.take_over import take_over_node
 from pikkuflow.ports import Lease, Leases
@@ -26,14 +26,14 @@ _DOUBLE_AFTER: Final = 2.0
 class NodeLease:
     """One worker's lease on its node name. Its owner calls ``keep`` about three times in ``ttl_seconds``, and ``release`` last of all.
 
-    ``origin`` says where its main process runs (``origin.origin_of``), so that a successor need not wait for the lease of a dead one.
+    ``identity`` says which its main process is (``process_identity.identity_of``): a successor need not wait for a dead one's lease.
     """
 
-    def __init__(self, name: str, node: Node, ttl_seconds: float, *, origin: str | None = None) -> None:
+    def __init__(self, name: str, node: Node, ttl_seconds: float, *, identity: str | None = None) -> None:
         self._name = name
         self._node = node
         self._ttl_seconds = ttl_seconds
-        self._holder = node.uuid if origin is None else f"{node.uuid}:{origin}"
+        self._holder = node.uuid if identity is None else f"{node.uuid}:{identity}"
         self._lease: Lease | None = None
         self._taken_at = 0.0
         """Epoch seconds by the service's clock."""

@@ -20,7 +20,6 @@ from celery.worker import state
 from pikkuflow.adapters.celery.extension import Extension
 from pikkuflow.adapters.celery.node import TimedOut
 from pikkuflow.adapters.celery.node_lease import NodeLease
-from pikkuflow.adapters.celery.origin import origin_of
 from pikkuflow.adapters.celery.pools import (
     busy_pids,
     dead_children,
@@ -29,6 +28,7 @@ from pikkuflow.adapters.celery.pools import (
     note_births,
     start_thread,
 )
+from pikkuflow.adapters.celery.process_identity import identity_of
 from pikkuflow.adapters.celery.stillness import stillness
 from pikkuflow.domain.failure import Failure
 from pikkuflow.engine.fail_claim import fail_claimed
@@ -77,7 +77,7 @@ class Watch:
         self._sweeping = threading.Lock()
         self._still = stillness(ext.settings.database_url, self._rt.store.close)
         self._lease = NodeLease(
-            worker.hostname, ext.node, ext.settings.node_lease_seconds, origin=origin_of(os.getpid())
+            worker.hostname, ext.node, ext.settings.node_lease_seconds, identity=identity_of(os.getpid())
         )
         self._duties = self._list_duties()
 

@@ -16,8 +16,8 @@ from celery import Celery
 from pikkuflow import PikkuFlow, SettingError, Workflow
 from pikkuflow.adapters.celery.node import Node, TimedOut
 from pikkuflow.adapters.celery.node_lease import NodeLease
-from pikkuflow.adapters.celery.origin import origin_of
 from pikkuflow.adapters.celery.pools import busy_pids, dead_children, live_children, note_births, refuse_green_pool
+from pikkuflow.adapters.celery.process_identity import identity_of
 from pikkuflow.adapters.celery.watch import Watch, _is_stale
 from pikkuflow.domain.act import ClaimRequest
 from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
@@ -183,12 +183,12 @@ class TestNodeLease:
         """The system knows that it ended; its lease need not lapse first. One that lives is waited for."""
         with subprocess.Popen(["sleep", "60"]) as process:
             dead = Node()
-            origin = origin_of(process.pid)
-            assert origin is not None
-            NodeLease("w1@host", dead, TTL, origin=origin).keep(world.rt)
+            identity = identity_of(process.pid)
+            assert identity is not None
+            NodeLease("w1@host", dead, TTL, identity=identity).keep(world.rt)
             run_id = claim(world, dead.holder(7))
             world.memory.clock.advance(0.1)
-            lease = NodeLease("w1@host", Node(), TTL, origin=origin_of(os.getpid()))
+            lease = NodeLease("w1@host", Node(), TTL, identity=identity_of(os.getpid()))
             lease.keep(world.rt)
             waited = lease.is_waiting
             process.kill()

@@ -199,6 +199,25 @@ def test_an_inline_run_does_not_sleep_past_its_deadline() -> None:
     assert 600 <= bench.clock.monotonic() - before < 601
 
 
+def test_an_inline_run_that_is_left_to_people_leaves_a_hint_for_its_time() -> None:
+    """Nobody works it any more, and no message says that its time is over, or that of its gate: docs/steps.md promises a second."""
+    bench = Bench()
+    bench.workflow(lambda wf: wf.suspend("stock"), name="held")
+    bench.workflow(lambda wf: wf.approval("release", expiry=60).status, name="asked")
+    bench.workflow(lambda wf: wf.do(Child("asked")), name="above")
+    for run_id, workflow in (("r1", "held"), ("r2", "asked"), ("r3", "above")):
+        bench.start(workflow, run_id=run_id, timeout_seconds=600.0, inline=True)
+        run_inline(bench.rt, RunId(run_id))
+    bench.start("held", run_id="r4", inline=True)
+    run_inline(bench.rt, RunId("r4"))
+
+    (below,) = [row.child_run_id for row in bench.steps("r3")]
+    assert below is not None
+    assert [bench.due(run_id) for run_id in ("r1", "r2", "r3", below, "r4")] == [600, 60, 600, 60, None]
+    bench.pass_time(61)
+    assert [bench.run(run_id).status for run_id in ("r2", "r3")] == [RunStatus.COMPLETED, RunStatus.COMPLETED]
+
+
 def test_the_deadline_is_fixed_by_the_start() -> None:
     """Passes, resumes, signals and retries come and go; nothing arms it anew. A delayed run's is counted from when it may begin."""
     bench = Bench()

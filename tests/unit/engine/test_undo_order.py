@@ -9,7 +9,7 @@ from pikkuflow.domain.act import ClaimRequest, PassOpening, PassRefusal, StepOut
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.status import RunStatus, StepStatus
-from tests.unit.engine.bench import Bench, Task
+from tests.unit.engine.bench import Bench, Child, Task
 from tests.unit.engine.shop import Shop, step
 
 RUN: Final = RunId("r1")
@@ -59,4 +59,67 @@ def test_what_follows_an_outcome_that_came_as_the_pass_began_is_undone_before_it
 
     assert [list(found) for found in rows] == [["b:compensate"]]
     assert shop.diary == ["b", "boom", "una[]"]
+    assert shop.status is RunStatus.COMPENSATED
+
+
+def test_a_member_of_an_unfinished_fan_and_what_begins_beside_it_know_nothing_of_each_other() -> None:
+    """Spec 2.12: the member raises no news; what ends elsewhere still ends after it began."""
+    shop = Shop()
+    bench = shop.bench
+    bench.task(lambda: None, name="slow")
+    bench.workflow(lambda _: None, name="child")
+
+    def flow(wf: Any) -> None:
+        wf.gather(
+            wf.submit(step("a"), dispatch="queue"),
+            wf.submit(Task("slow"), dispatch="queue"),
+            wf.submit("here", bench.die_if_told, retries=1, retry_delay=0),
+            wf.submit(Child("child")),
+        )
+
+    bench.workflow(flow, name="flow")
+    bench.start("flow")
+    bench.orchestrate_and_die()
+    assert bench.work_one()
+    assert bench.step("a").settled_no is not None
+    bench.orchestrate()
+    bench.work()
+
+    member, child = bench.step("a"), bench.step("child")
+    assert member.settled_no is not None
+    assert child.settled_no is not None
+    assert child.begun_no < member.settled_no
+    assert child.begun_no < child.settled_no
+
+
+def test_what_settled_before_a_milestone_stays_though_a_pass_ended_the_last_of_the_fan() -> None:
+    """Spec 2.12: the other members raised no news, and neither does a time-out that a pass writes."""
+    shop = Shop()
+    bench = shop.bench
+    bench.task(lambda: None, name="slow")
+
+    def flow(wf: Any) -> None:
+        both = [
+            wf.submit(step("a"), dispatch="queue"),
+            wf.submit(Task("slow"), dispatch="queue", timeout=10, retries=0),
+        ]
+        wf.gather(*both, return_exceptions=True)
+        wf.milestone("half")
+        wf.do(step("b"))
+        wf.do(Task("boom"), retries=0)
+
+    bench.workflow(flow, name="flow")
+    bench.start("flow")
+    assert bench.work_one()
+    assert bench.work_one()
+    (slow,) = bench.broker.messages.pop()
+    asked = ClaimRequest(
+        run_id=RUN, steps=((slow.name, 1),), task="slow", claim_id=ClaimId("c1"), holder=Holder("node:9")
+    )
+    assert bench.store.claim_steps(asked).claimed
+    bench.clock.advance(11)
+    bench.orchestrate()
+    shop.settle()
+
+    assert shop.diary == ["a", "b", "boom", "unb[]"]
     assert shop.status is RunStatus.COMPENSATED

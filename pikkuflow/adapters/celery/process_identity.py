@@ -10,28 +10,28 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-__all__ = ["has_ended", "origin_of"]
+__all__ = ["has_ended", "identity_of"]
 
 _ENDED: Final = frozenset("ZX")
 
 
-def origin_of(pid: int) -> str | None:
+def identity_of(pid: int) -> str | None:
     """``<machine>.<pid>.<start>`` of a process of this machine; None where the system does not tell, or there is no such process."""
     machine, started = _machine(), _started(pid)
     return None if machine is None or started is None else f"{machine}.{pid}.{started[1]}"
 
 
-def has_ended(origin: str) -> bool:
+def has_ended(identity: str) -> bool:
     """Whether that process certainly works no more. False when it lives, ran elsewhere, or nobody can tell."""
-    machine, _, process = origin.partition(".")
+    machine, _, process = identity.partition(".")
     pid, _, start = process.partition(".")
-    if not pid.isdigit() or machine != _machine():
+    if not pid.isdecimal() or machine != _machine():
         return False
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
-    except OSError:
+    except (OSError, OverflowError):
         return False
     now = _started(int(pid))
     return now is not None and (now[0] in _ENDED or now[1] != start)
