@@ -162,23 +162,24 @@ class PikkuFlow:
             version: what a change of the body is told by; else a hash of its code (D17).
             dispatch: ``"auto"``, ``"queue"`` or ``"inline"`` for its steps; else the setting.
             quick: outcomes of its steps in place may be kept for 10 ms and written together; after a crash these steps repeat.
-            planned_steps: names of the steps it will take, shown with its runs.
+            planned_steps: names of the steps it may take, in their order, shown with its runs (D16).
             deterministic: it always takes exactly ``planned_steps``.
             task_options: further options of its Celery task, such as ``ignore_result``.
 
         Raises:
-            WorkflowDefinitionError: the function is a generator or coroutine, takes no ``wf``, or the name is another workflow's.
+            WorkflowDefinitionError: the function is a generator or coroutine, takes no ``wf``, the name is another workflow's, the version
+                no text, or the plan no list of names.
         """
 
         def register(body: Callable[..., Any]) -> Any:
             definition = WorkflowDefinition(
                 name=name or self._name_of(body),
                 body=body,
-                version=version or code_version(body),
+                version=code_version(body) if version is None else version,
                 queue=queue,
                 dispatch=None if dispatch is None else _dispatch(dispatch),
                 quick=quick,
-                planned_steps=None if planned_steps is None else tuple(planned_steps),
+                planned_steps=None if planned_steps is None else _plan_of(planned_steps),
                 deterministic=deterministic,
             )
             self.registry.add(definition)
@@ -361,6 +362,14 @@ def _codec_hook(codec: Any) -> Any:
             f"pikkuflow_codec cannot be imported: {error}.", hint="Give a dotted name, or an object."
         ) from error
     return found() if isinstance(found, type) else found
+
+
+def _plan_of(steps: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(steps, str):
+        raise WorkflowDefinitionError(
+            f"planned_steps={steps!r} is a text, not a list of names.", hint=f"Write planned_steps=[{steps!r}]."
+        )
+    return tuple(steps)
 
 
 def _dispatch(text: str) -> Dispatch:

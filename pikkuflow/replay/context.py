@@ -46,6 +46,9 @@ T4 = TypeVar("T4")
 Item = TypeVar("Item")
 T_co = TypeVar("T_co", covariant=True)
 
+_LONGEST_PATCH_ID: Final = 200
+"""Characters: with its prefix it is a key in every database."""
+
 _NOW_CALL: Final = StepCall(name=NOW_STEP, kind=StepKind.FUNCTION)
 _UUID_CALL: Final = StepCall(name=UUID_STEP, kind=StepKind.FUNCTION)
 _RANDOM_CALL: Final = StepCall(name=RANDOM_STEP, kind=StepKind.FUNCTION)
@@ -259,10 +262,10 @@ class Workflow(Gates):
         before a step of the changed code begins. The first answer in a run holds for every later call with the same id, and in every pass.
         Code that does not know the mark is stopped by it with VERSION_CONFLICT, and nothing of it is worked.
 
-        Raises ``StepNameError`` for an id that is no text, is empty, or holds ``[`` or ``#``.
+        Raises ``StepNameError`` for an id that is no text, is empty, longer than 200 characters, or holds ``[`` or ``#``.
         """
         self._recorder.guard()
-        name = _own_name(PATCH_PREFIX, "patch id", patch_id)
+        name = _patch_name(patch_id)
         known = self._patches.get(name)
         if known is None:
             known = self._patches[name] = self._recorder.takes_patch(StepName(name))
@@ -351,6 +354,13 @@ def _one_or_two(verb: str, call: tuple[Any, ...]) -> tuple[Any, ...]:
         f"wf.{verb} got {len(call)} positional arguments.",
         hint=f"Write wf.{verb}([name], what), and options by keyword.",
     )
+
+
+def _patch_name(patch_id: object) -> str:
+    name = _own_name(PATCH_PREFIX, "patch id", patch_id)
+    if len(name) > len(PATCH_PREFIX) + _LONGEST_PATCH_ID:
+        raise StepNameError(f"A patch id has at most {_LONGEST_PATCH_ID} characters.")
+    return name
 
 
 def _own_name(prefix: str, what: str, text: object) -> str:

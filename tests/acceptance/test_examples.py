@@ -35,6 +35,7 @@ PRINTS: dict[str, list[Any]] = {
         "released shelf-3 of order 3",
         "compensated",
     ],
+    "08-version-change": [["paid 2", "receipt 2", "sent"], ["charged 1", "sent"]],
 }
 STARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "01-minimal": ("minimal.order", (42,)),
@@ -44,6 +45,7 @@ STARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "05-inline-and-state": ("inline.hello", ("Ada",)),
     "06-onboarding": ("onboarding.join", ("Ada", "0s")),
     "07-order-saga": ("saga.order", (1, "good")),
+    "08-version-change": ("changes.order", (2, "here")),
 }
 
 

@@ -227,7 +227,7 @@ def test_what_was_submitted_before_a_patch_keeps_its_place() -> None:
     assert fresh.names() == ["a", "__patch:fan", "stamp[0]", "stamp[1]"]
 
 
-@pytest.mark.parametrize("patch_id", ["", "a[0]", "a#1", "x:compensate", None, 7])
+@pytest.mark.parametrize("patch_id", ["", "a[0]", "a#1", "x:compensate", "x" * 201, None, 7])
 def test_an_id_that_can_be_no_mark_is_refused(patch_id: Any) -> None:
     """The id is part of a step's name, so it has what a name may have."""
     outcome = Recording(lambda wf: wf.patched(patch_id)).pass_once()
