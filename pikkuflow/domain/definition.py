@@ -189,7 +189,7 @@ def _check_version(name: str, version: object) -> None:
         )
 
 
-def _check_plan(name: str, plan: tuple[str, ...] | None, *, deterministic: bool) -> None:
+def _check_plan(name: str, plan: tuple[Any, ...] | None, *, deterministic: bool) -> None:
     if plan is None:
         if deterministic:
             raise WorkflowDefinitionError(

@@ -38,7 +38,7 @@ def morning(deployment: Deployment) -> None:
 
 def asleep(module: Any, run: Any, nap: str) -> bool:
     """The run lies there: its sleep is recorded, and no pass works on it."""
-    rows = {step.name: step for step in steps_of(module, run)}
+    rows = {str(step.name): step for step in steps_of(module, run)}
     stored = module.pikku.runtime.store.get_run(run.run_id)
     return nap in rows and not rows[nap].is_settled and stored.pass_id is None
 

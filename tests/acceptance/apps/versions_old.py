@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from celery import Celery
 
@@ -12,6 +12,8 @@ from tests.acceptance.apps.journal import note_step
 
 app = configure(Celery("versions"))
 pikku = PikkuFlow(app)
+
+Dispatch = Literal["auto", "queue"]
 
 
 @app.task(name="versions.reserve")
@@ -36,7 +38,7 @@ def ship() -> str:
 
 
 @pikku.workflow(name="versions.order")
-def order(wf: Workflow, dispatch: str) -> list[Any]:
+def order(wf: Workflow, dispatch: Dispatch) -> list[Any]:
     """Charges between two nights."""
     done = [wf.do(reserve.s(), dispatch=dispatch)]
     wf.sleep("first night", "8h")

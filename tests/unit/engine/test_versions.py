@@ -54,10 +54,11 @@ class Fleet:
         return work
 
     def nights(self, *processes: Runtime, run_id: str = "r1") -> None:
-        """Messages and timers, each handled by the next of these processes, until the run has ended."""
-        turn = count()
+        """Messages and timers, each handled by one of these processes, until the run has ended."""
+        # As uneven as a broker: the Thue-Morse sequence has no period that a run could fall in step with.
+        turns = (number.bit_count() % len(processes) for number in count())
         for _ in range(60):
-            while self.bench.work_one(processes[next(turn) % len(processes)]):
+            while self.bench.work_one(processes[next(turns)]):
                 pass
             if self.bench.run(run_id).is_settled:
                 return
