@@ -190,6 +190,35 @@ def test_a_process_may_die_at_any_moment_of_a_deploy(leaves: str | None) -> None
             break
 
 
+def test_parallel_steps_in_flight_outlive_a_pass_of_the_old_code() -> None:
+    """D17: an old worker that meets the run between their sending and their work stops it; they are sent again, and none is charged."""
+    fleet = Fleet("queue")
+
+    def parallel(wf: Any) -> Any:
+        if not wf.patched("parallel"):
+            return wf.do(Task("charge"))
+        return wf.gather(wf.submit(Task("pay")), wf.submit(Task("receipt")))
+
+    for process, body in ((fleet.old, lambda wf: wf.do(Task("charge"))), (fleet.new, parallel)):
+        process.registry.add(WorkflowDefinition(name="parallel", body=body, version="v1"))
+    fleet.bench.start("parallel")
+    fleet.bench.work_one(fleet.new)
+    assert len(fleet.bench.broker.messages) == 2
+    sent, fleet.bench.broker.messages[:] = list(fleet.bench.broker.messages), []
+    fleet.bench.wake("parallel")
+    fleet.bench.work_one(fleet.old)
+    assert fleet.bench.run().code == SuspendCode.VERSION_CONFLICT
+    fleet.bench.broker.messages.extend(sent)
+    fleet.bench.work(rt=fleet.new)
+    fleet.bench.clock.advance(5)
+    fleet.bench.wake("parallel")
+    fleet.bench.work(rt=fleet.new)
+
+    assert fleet.bench.output() == ["pay", "receipt"]
+    assert sorted(fleet.done) == [("pay", "new"), ("receipt", "new")]
+    assert {step.attempt for step in fleet.bench.steps()} == {1}
+
+
 def test_an_inline_run_has_its_patches_too() -> None:
     """D17, D26: the mark is recorded like in any other run."""
     fleet = Fleet()

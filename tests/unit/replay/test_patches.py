@@ -62,7 +62,9 @@ def test_a_new_run_takes_the_changed_code_and_its_history_says_so() -> None:
 
     assert recording.run_to_end() == "new"
     assert recording.names() == ["reserve", "nap", "__patch:receipts", "pay", "receipt", "rest"]
+    recording.reaches.clear()
     assert recording.pass_once() == Completed("new")
+    assert recording.reaches == []
 
 
 def test_a_run_past_the_place_goes_on_as_it_began() -> None:
