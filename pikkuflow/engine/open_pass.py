@@ -17,7 +17,7 @@ from pikkuflow.domain.gate_act import GateReached, GateVerdict
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import NewRun
-from pikkuflow.domain.status import SETTLED_RUN, Dispatch, RunStatus, StepKind, StepStatus, SuspendCode
+from pikkuflow.domain.status import MISSING_CODE, SETTLED_RUN, Dispatch, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Step, first_no
 from pikkuflow.engine.kept_outcomes import KeptOutcomes
 from pikkuflow.engine.runtime import Runtime
@@ -50,7 +50,7 @@ class OpenPass:
         """It reached a call that an unwind has to know of."""
         self.is_lost = history.run.lost
         """A pass before this one ended unclosed and no in-place outcome followed (design 2)."""
-        self.resends = history.run.code == SuspendCode.TASK_NOT_FOUND
+        self.resends = history.run.code in MISSING_CODE
         self.worked = 0
         self.has_in_flight = False
         """A call that the body has reached in this pass has no outcome yet."""
