@@ -1,9 +1,7 @@
-"""Runs and code that change beside each other: old and new processes over one store (D17, spec 1.4, 3.7)."""
+"""Runs and code that change beside each other: old and new processes over one store (D17, spec 3.7)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -12,115 +10,10 @@ import pytest
 from pikkuflow.domain.definition import Registry, WorkflowDefinition
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus, SuspendCode
-from pikkuflow.domain.summary import summary_of
-from pikkuflow.domain.version import VersionKind
 from pikkuflow.engine.call_off import call_off
 from pikkuflow.engine.run_inline import run_inline
-from pikkuflow.engine.runtime import Runtime
-from pikkuflow.engine.versions import store_versions, versions_of
-from pikkuflow.errors import WorkflowNotFound
-from tests.unit.engine.bench import Bench, Child, Died, Life, Task
-from tests.unit.engine.parts import Runner
-
-OLD_WAY, NEW_WAY = ["reserve", "charge", "ship"], ["reserve", "pay", "receipt", "ship"]
-
-
-class Fleet:
-    """One store and broker; processes with the code before a change, and with that after it. ``done`` is what was worked, by code."""
-
-    def __init__(self, leaves: str | None = None, **settings: Any) -> None:
-        self.bench = Bench(**settings)
-        self.done: list[tuple[str, str]] = []
-        self.leaves = leaves
-        self.old = self._process("old", ["reserve", "charge", "ship"], before, "v1")
-        self.new = self._process("new", ["reserve", "charge", "pay", "receipt", "ship"], after, "v2")
-
-    def _process(self, code: str, tasks: list[str], body: Callable[..., Any], version: str) -> Runtime:
-        runner, registry = Runner(), Registry()
-        for task in tasks:
-            runner.tasks[task] = self._noting(code, task)
-            if self.leaves is not None:
-                runner.leaves[task] = self.leaves
-        registry.add(WorkflowDefinition(name="order", body=body, version=version))
-        if code == "new":
-            registry.add(WorkflowDefinition(name="gift", body=lambda wf: wf.do(Task("receipt")), version="v1"))
-        return self.bench.other(registry=registry, runner=runner)
-
-    def _noting(self, code: str, task: str) -> Callable[..., str]:
-        def work(*_: Any) -> str:
-            self.done.append((task, code))
-            return task
-
-        return work
-
-    def nights(self, *processes: Runtime, run_id: str = "r1") -> None:
-        """Messages and timers, each handled by one of these processes, until the run has ended."""
-        # As uneven as a broker: the Thue-Morse sequence has no period that a run could fall in step with.
-        turns = (number.bit_count() % len(processes) for number in count())
-        for _ in range(60):
-            while self.bench.work_one(processes[next(turns)]):
-                pass
-            if self.bench.run(run_id).is_settled:
-                return
-            self.bench.clock.advance(30)
-            self.bench.wake("order", run_id)
-        raise AssertionError(f"it does not end: {self.bench.run(run_id)}")
-
-    def begin(self, *, nights: int, process: Runtime | None = None) -> None:
-        """A run that a process (an old one unless given) works until it sleeps, and for each further night until it sleeps again."""
-        self.bench.start("order")
-        for night in range(nights):
-            if night:
-                self.bench.wake("order")
-            self.bench.work(rt=process or self.old)
-            self.bench.clock.advance(100)
-
-    def works_until(self, dies_at: int) -> bool:
-        """A new process handles messages until it dies at that moment; its leases lapse then. True: it survived."""
-        mortal = self.bench.process(Life(dies_at))
-        doomed = replace(mortal, registry=self.new.registry, runner=self.new.runner)
-        self.bench.wake("order")
-        try:
-            self.bench.work(rt=doomed)
-        except Died:
-            self.bench.clock.advance(61)
-            return False
-        return True
-
-    def recover_with(self, process: Runtime) -> None:
-        """Sweeps, and all that they find, until the run has ended."""
-        for _ in range(8):
-            self.bench.clock.advance(61)
-            self.bench.recover()
-            self.bench.work(rt=process)
-        self.nights(process)
-
-    @property
-    def way(self) -> list[str]:
-        """What was worked, in order."""
-        return [task for task, _ in self.done]
-
-
-def before(wf: Any) -> None:
-    """The code before the change."""
-    wf.do(Task("reserve"))
-    wf.sleep("first", 100)
-    wf.do(Task("charge"))
-    wf.sleep("second", 100)
-    wf.do(Task("ship"))
-
-
-def after(wf: Any) -> None:
-    """The code after it."""
-    wf.do(Task("reserve"))
-    wf.sleep("first", 100)
-    if wf.patched("receipts"):
-        wf.do(Task("pay"))
-        wf.do(Task("receipt"))
-    else:
-        wf.do(Task("charge"))
-    wf.sleep("second", 100)
-    wf.do(Task("ship"))
+from tests.unit.engine.bench import Bench, Child, Task
+from tests.unit.engine.fleet import NEW_WAY, OLD_WAY, Fleet
 
 
 @pytest.mark.parametrize("leaves", [None, "queue"])
@@ -330,74 +223,3 @@ def test_a_run_whose_version_nobody_knew_is_no_conflict() -> None:
     fleet.bench.work(rt=fleet.new)
 
     assert fleet.bench.run("r2").status is RunStatus.COMPLETED
-
-
-# --- versions that are stored -------------------------------------------------------------------------------------------
-
-
-def test_a_worker_stores_what_it_has_once_and_for_all() -> None:
-    """Spec 1.4: both versions of a changed workflow are kept, with what they plan, and the first is never overwritten."""
-    fleet = Fleet()
-    store_versions(fleet.old)
-    fleet.bench.clock.advance(60)
-    store_versions(fleet.new)
-    store_versions(fleet.old)
-    stored = fleet.bench.store.list_versions("order")
-
-    assert [(one.version, one.kind) for one in stored] == [("v1", VersionKind.FUNCTION), ("v2", VersionKind.FUNCTION)]
-    assert '"source": "tests.unit.engine.test_versions.before"' in stored[0].definition
-
-
-def test_versions_are_shown_with_the_runs_that_need_them() -> None:
-    """Spec 1.4: stored ones first; one that only runs know, and what this process has, are among them."""
-    fleet = Fleet()
-    store_versions(fleet.old)
-    fleet.bench.start("order", run_id="r1")
-    fleet.bench.start("order", run_id="r2")
-    fleet.bench.work(rt=fleet.old)
-    run = fleet.bench.store._tables.runs[RunId("r2")]
-    run.version = "v0"
-
-    shown = {one.version: one for one in versions_of(fleet.new, "order")}
-
-    assert list(shown) == ["v1", "v0", "v2"]
-    assert {version: one.open_runs for version, one in shown.items()} == {"v1": 1, "v0": 1, "v2": 0}
-    assert [version for version, one in shown.items() if one.here] == ["v2"]
-    assert shown["v0"].kind is None
-    assert shown["v1"].to_dict()["kind"] == "function"
-    assert "storedAt" not in shown["v2"].to_dict()
-
-
-def test_versions_of_a_workflow_nobody_has_heard_of_are_an_error() -> None:
-    """One that is stored or has runs is shown though this process does not know it."""
-    fleet = Fleet()
-    with pytest.raises(WorkflowNotFound):
-        versions_of(fleet.old, "gift")
-    store_versions(fleet.new)
-
-    assert [one.here for one in versions_of(fleet.old, "gift")] == [False]
-
-
-# --- plans ----------------------------------------------------------------------------------------------------------------
-
-
-def test_a_child_run_has_its_workflows_plan_and_flag() -> None:
-    """V10, D16: both are copied when the run begins, and shown with its status."""
-    bench = Bench()
-
-    def child(wf: Any) -> int:
-        wf.do("a", lambda: 1)
-        return int(wf.do("b", lambda: 2))
-
-    bench.workflow(child, planned_steps=("a", "b"), deterministic=True)
-    bench.workflow(lambda wf: wf.do(Child("child")), name="flow")
-    bench.start("flow")
-    bench.work()
-    run_id = bench.step("child").child_run_id
-    assert run_id is not None
-
-    shown = summary_of(bench.run(run_id), bench.steps(run_id), bench.rt.codec.decode)
-
-    assert shown.deterministic
-    assert shown.planned_steps == tuple(step.name for step in shown.steps) == ("a", "b")
-    assert not summary_of(bench.run(), bench.steps(), bench.rt.codec.decode).deterministic

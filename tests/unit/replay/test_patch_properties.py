@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pikkuflow.domain.ids import StepName
 from pikkuflow.domain.status import SuspendCode
 from pikkuflow.replay.context import Workflow
 from pikkuflow.replay.outcome import Completed, Outcome, ParkedOutcome
@@ -70,7 +71,7 @@ def test_whatever_code_has_its_turn_each_patch_is_answered_once_and_no_run_is_mi
             assert any(name.startswith("__patch:") for name in recording.names())
         if isinstance(outcome, Completed):
             break
-        for name in data.draw(st.lists(st.sampled_from(recording.in_flight() or [""]), unique=True, max_size=3)):
+        for name in data.draw(st.lists(st.sampled_from(recording.in_flight() or [StepName("")]), unique=True, max_size=3)):
             if name:
                 recording.settle(name)
         if code == "new" and recording.in_flight() and len(recording.reaches) > 100:
