@@ -14,6 +14,7 @@ from pikkuflow.engine.call_off import call_off
 from pikkuflow.engine.run_inline import run_inline
 from tests.unit.engine.bench import Bench, Child, Task
 from tests.unit.engine.fleet import NEW_WAY, OLD_WAY, Fleet
+from tests.unit.engine.parts import Runner
 
 
 @pytest.mark.parametrize("leaves", [None, "queue"])
@@ -194,6 +195,36 @@ def test_an_unwinding_run_needs_no_code_of_its_workflow() -> None:
 
     assert undone == ["a"]
     assert bench.run().status is RunStatus.COMPENSATED
+
+
+@pytest.mark.parametrize("leaves", [None, "queue"])
+def test_a_compensation_waits_for_a_worker_that_has_its_task(leaves: str | None) -> None:
+    """D5, scenario 33: an unwind that meets a worker without it spends no attempt, in place and dispatched."""
+    bench = Bench()
+    undone: list[Any] = []
+    bench.task(lambda: 1, name="a", leaves=leaves)
+    older = Runner()
+    older.tasks, older.leaves = dict(bench.runner.tasks), dict(bench.runner.leaves)
+    bench.task(lambda *_: undone.append("a"), name="una", leaves=leaves)
+
+    def flow(wf: Any) -> None:
+        wf.do(Task("a", undone_by="una"))
+        wf.sleep("10d")
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+    call_off(bench.rt, bench.run(), None)
+    bench.work(rt=bench.other(runner=older))
+    assert bench.run().status is RunStatus.COMPENSATING
+    for _ in range(6):
+        bench.clock.advance(31)
+        bench.recover()
+        bench.work()
+
+    assert undone == ["a"]
+    assert bench.run().status is RunStatus.COMPENSATED
+    assert bench.step("a:compensate").attempt == 1
 
 
 def test_a_changed_workflow_fails_its_runs_where_that_is_asked_for() -> None:

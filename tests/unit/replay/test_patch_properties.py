@@ -71,7 +71,9 @@ def test_whatever_code_has_its_turn_each_patch_is_answered_once_and_no_run_is_mi
             assert any(name.startswith("__patch:") for name in recording.names())
         if isinstance(outcome, Completed):
             break
-        for name in data.draw(st.lists(st.sampled_from(recording.in_flight() or [StepName("")]), unique=True, max_size=3)):
+        for name in data.draw(
+            st.lists(st.sampled_from(recording.in_flight() or [StepName("")]), unique=True, max_size=3)
+        ):
             if name:
                 recording.settle(name)
         if code == "new" and recording.in_flight() and len(recording.reaches) > 100:
