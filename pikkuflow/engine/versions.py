@@ -1,4 +1,7 @@
-"""Versions of workflows: what this process has is stored, what is stored and still in use is shown (spec 1.4, D17)."""
+"""Versions of workflows: what this process has is stored, what is stored and still in use is shown (spec 1.4, D17).
+
+And what a starting worker does for runs that met another's code.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from pikkuflow.domain.act import RunRef
 from pikkuflow.domain.definition import WorkflowDefinition
+from pikkuflow.domain.run import RunFilter
+from pikkuflow.domain.status import MISSING_CODE, RunStatus
 from pikkuflow.domain.version import NewVersion, VersionKind, WorkflowVersion
 from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.send import wake_runs
 
-__all__ = ["described", "store_versions", "versions_of"]
+__all__ = ["described", "store_versions", "versions_of", "wake_for_code"]
 
 
 def store_versions(rt: Runtime) -> None:
@@ -33,6 +40,21 @@ def described(definition: WorkflowDefinition) -> NewVersion:
         kind=VersionKind.FUNCTION,
         definition=json.dumps(document),
     )
+
+
+def wake_for_code(rt: Runtime) -> int:
+    """Try the runs at once that are suspended for code which was not there, since this worker may have it (D17): called when it starts.
+
+    A page of each code at most (``sweep_page``), the newest first, and only runs whose workflow is known here; how many were woken.
+    The others, and those that still do not fit, are tried again by their backoff, which this does not disturb.
+
+    Raises ``StoreUnavailable``.
+    """
+    waiting = [RunFilter(status=RunStatus.SUSPENDED, code=code) for code in sorted(MISSING_CODE)]
+    met = [run for where in waiting for run in rt.store.list_runs(where, limit=rt.settings.sweep_page)]
+    known = [RunRef(id=run.id, workflow=run.workflow) for run in met if rt.registry.find(run.workflow) is not None]
+    wake_runs(rt, known)
+    return len(known)
 
 
 def versions_of(rt: Runtime, workflow: str) -> tuple[WorkflowVersion, ...]:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from pikkuflow.domain.definition import Registry
 from pikkuflow.domain.ids import RunId
+from pikkuflow.domain.status import RunStatus
 from pikkuflow.domain.summary import summary_of
 from pikkuflow.domain.version import VersionKind
-from pikkuflow.engine.versions import store_versions, versions_of
+from pikkuflow.engine.versions import store_versions, versions_of, wake_for_code
 from pikkuflow.errors import WorkflowNotFound
 from tests.unit.engine.bench import Bench, Child
 from tests.unit.engine.fleet import Fleet
@@ -46,6 +48,37 @@ def test_versions_are_shown_with_the_runs_that_need_them() -> None:
     assert shown["v0"].kind is None
     assert shown["v1"].to_dict()["kind"] == "function"
     assert "storedAt" not in shown["v2"].to_dict()
+
+
+def test_a_starting_worker_tries_what_waits_for_its_code() -> None:
+    """D17, design 3.10: at once, however long the backoff has become; what it does not know, and what waits for people, is left."""
+    fleet = Fleet()
+    fleet.begin(nights=2, process=fleet.new)
+    fleet.bench.start("gift", run_id="gift")
+    fleet.bench.start("nobody", run_id="nobody")
+    fleet.bench.workflow(lambda wf: wf.suspend("people"), name="waits")
+    fleet.bench.start("waits", run_id="waits")
+    fleet.bench.work(rt=fleet.bench.rt)
+    for _ in range(6):
+        for workflow, run_id in (("order", "r1"), ("gift", "gift"), ("nobody", "nobody")):
+            fleet.bench.wake(workflow, run_id)
+        fleet.bench.work(rt=fleet.old)
+        fleet.bench.clock.advance(100)
+    codes = {run_id: fleet.bench.run(run_id).code for run_id in ("r1", "gift", "nobody", "waits")}
+    assert list(codes.values()) == [
+        "VERSION_CONFLICT",
+        "WORKFLOW_NOT_FOUND",
+        "WORKFLOW_NOT_FOUND",
+        "WORKFLOW_SUSPENDED",
+    ]
+    assert wake_for_code(fleet.bench.other(registry=Registry())) == 0
+
+    assert wake_for_code(fleet.new) == 2
+    fleet.bench.work(rt=fleet.new)
+
+    assert fleet.bench.run("gift").status is RunStatus.COMPLETED
+    assert fleet.bench.run("r1").status is not RunStatus.SUSPENDED
+    assert {fleet.bench.run(run_id).code for run_id in ("nobody", "waits")} == {codes["nobody"], codes["waits"]}
 
 
 def test_versions_of_a_workflow_nobody_has_heard_of_are_an_error() -> None:
