@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
-from pikkuflow.domain.act import PassNews, PassRef, StepWrite
+from pikkuflow.domain.act import PassNews, PassRef, StepMessage, StepWrite
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.gate_act import GateReached, GateVerdict
@@ -50,7 +50,8 @@ class OpenPass:
         """It reached a call that an unwind has to know of."""
         self.is_lost = history.run.lost
         """A pass before this one ended unclosed and no in-place outcome followed (design 2)."""
-        self.resends = history.run.code in MISSING_CODE
+        # Messages, and how many of them travel together, that leave once the closing write has ended the suspension.
+        self.late: list[tuple[Sequence[StepMessage], int]] = []
         self.worked = 0
         self.has_in_flight = False
         """A call that the body has reached in this pass has no outcome yet."""
@@ -62,6 +63,11 @@ class OpenPass:
         self._kept = KeptOutcomes(self._store, rt.clock)
         self._opened_at = rt.clock.monotonic()
         self._no: int | None = None
+
+    @property
+    def resends(self) -> bool:
+        """The run is suspended for code that was not there, until this pass is closed: what it had in flight may have been refused."""
+        return self.run.code in MISSING_CODE
 
     # --- writing ----------------------------------------------------------------------------------------------------
     def record(self, write: StepWrite) -> PassNews:
