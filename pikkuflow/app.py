@@ -39,7 +39,7 @@ from pikkuflow.adapters.random_ids import RandomIds
 from pikkuflow.adapters.redis import RedisHints, RedisLeases, redis_url_of
 from pikkuflow.adapters.sql import DueColumnHints, SqlLeases, SqlRunStore
 from pikkuflow.adapters.system_clock import SystemClock
-from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version, dispatch_of
+from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version, dispatch_of, plan_of
 from pikkuflow.domain.duration import run_timeout_of
 from pikkuflow.domain.gate_act import AuditEntry
 from pikkuflow.engine.group_commit import GroupWriter
@@ -169,12 +169,12 @@ class PikkuFlow:
             dispatch: ``"auto"``, ``"queue"`` or ``"inline"`` for its steps; else the setting.
             quick: outcomes of its steps in place may be kept for 10 ms and written together; after a crash these steps repeat.
             timeout: how long a run of it may take in all; one that takes longer fails and is undone. A start may say otherwise.
-            planned_steps: names of the steps it will take, shown with its runs.
+            planned_steps: names of the steps it may take, in their order, shown with its runs (D16).
             deterministic: it always takes exactly ``planned_steps``.
             task_options: further options of its Celery task, such as ``ignore_result``.
 
         Raises:
-            WorkflowDefinitionError: the function is a generator or coroutine, takes no ``wf``, or the name is another workflow's.
+            WorkflowDefinitionError: the function cannot be a workflow, the name is another's, the version no text, or the plan no list.
             DurationError: the timeout is 0 or no duration.
         """
 
@@ -182,11 +182,11 @@ class PikkuFlow:
             definition = WorkflowDefinition(
                 name=name or self._name_of(body),
                 body=body,
-                version=version or code_version(body),
+                version=code_version(body) if version is None else version,
                 queue=queue,
                 dispatch=dispatch_of(dispatch),
                 quick=quick,
-                planned_steps=None if planned_steps is None else tuple(planned_steps),
+                planned_steps=None if planned_steps is None else plan_of(planned_steps),
                 deterministic=deterministic,
                 timeout_seconds=run_timeout_of(timeout, workflow=name or self._name_of(body)),
             )

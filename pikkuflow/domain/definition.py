@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -16,10 +16,13 @@ from pikkuflow.domain.graph import Graph
 from pikkuflow.domain.status import Dispatch
 from pikkuflow.errors import WorkflowDefinitionError, WorkflowNotFound
 
-__all__ = ["Registry", "WorkflowDefinition", "code_version", "dispatch_of"]
+__all__ = ["Registry", "WorkflowDefinition", "code_version", "dispatch_of", "plan_of"]
 
 _FILLING: Final = frozenset({"NOP", "CACHE", "EXTENDED_ARG"})
 """Instructions that say nothing of what code does; some of them only keep a line number alive."""
+
+_LONGEST_VERSION: Final = 200
+"""Characters: it is a key in every database."""
 
 _ABOUT_SOURCE: Final = frozenset({"__doc__", "__firstlineno__"})
 """Names that the body of a class stores about its own text."""
@@ -31,11 +34,12 @@ class WorkflowDefinition:
 
     ``body`` is called as ``body(wf, *args, **kwargs)``. ``version`` is ``code_version(body)`` unless its author gave one (D17).
     ``queue`` and ``dispatch`` of None leave the choice to routes and settings. ``planned_steps`` and ``deterministic`` are shown with
-    the run (spec 1.3). ``quick``: outcomes of its steps may be kept for a moment and written together (issue C). ``timeout_seconds``: how
-    long a run of it may take, unless its start says otherwise. A workflow with a ``graph`` is walked instead of called; its ``body`` only
-    says what it is started with.
+    the run (spec 1.3, D16). ``quick``: outcomes of its steps may be kept for a moment and written together (issue C). ``timeout_seconds``:
+    how long a run of it may take, unless its start says otherwise. A workflow with a ``graph`` is walked instead of called; its ``body``
+    only says what it is started with.
 
-    Raises ``WorkflowDefinitionError`` when the function cannot be a workflow: it is a generator or a coroutine, or takes no ``wf``.
+    Raises ``WorkflowDefinitionError`` when the function cannot be a workflow (it is a generator or a coroutine, or takes no ``wf``), the
+    version is no text that can be stored, or the plan is none: empty, with a name twice, or promised (``deterministic``) and not there.
     """
 
     name: str
@@ -52,6 +56,8 @@ class WorkflowDefinition:
     def __post_init__(self) -> None:
         _check_name(self.name)
         _check_body(self.name, self.body)
+        _check_version(self.name, self.version)
+        _check_plan(self.name, self.planned_steps, deterministic=self.deterministic)
 
     @property
     def source(self) -> str:
@@ -72,6 +78,15 @@ def dispatch_of(text: str | None) -> Dispatch | None:
         raise WorkflowDefinitionError(
             f"dispatch={text!r} is none of auto, queue, inline.", hint='Leave it out for "auto".'
         ) from None
+
+
+def plan_of(steps: Sequence[str]) -> tuple[str, ...]:
+    """Read ``planned_steps=``. Raises ``WorkflowDefinitionError`` for one text, whose letters would be the names."""
+    if isinstance(steps, str):
+        raise WorkflowDefinitionError(
+            f"planned_steps={steps!r} is a text, not a list of names.", hint=f"Write planned_steps=[{steps!r}]."
+        )
+    return tuple(steps)
 
 
 class Registry:
@@ -191,6 +206,35 @@ def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
         raise WorkflowDefinitionError(
             f"A workflow's name is text, not {name!r}.", hint='Write @pikku.workflow(name="shop.order").'
+        )
+
+
+def _check_version(name: str, version: object) -> None:
+    if not isinstance(version, str) or not 0 < len(version) <= _LONGEST_VERSION:
+        raise WorkflowDefinitionError(
+            f"Workflow {name!r} has version {version!r}, which is no text of 1 to {_LONGEST_VERSION} characters.",
+            hint='Write version="2", or leave it out: it is a hash of the code then.',
+        )
+
+
+def _check_plan(name: str, plan: tuple[Any, ...] | None, *, deterministic: bool) -> None:
+    if plan is None:
+        if deterministic:
+            raise WorkflowDefinitionError(
+                f"Workflow {name!r} is deterministic and plans nothing.",
+                hint='Write planned_steps=["reserve", "charge"] beside it.',
+            )
+        return
+    if not plan or any(not isinstance(step, str) or not step for step in plan):
+        raise WorkflowDefinitionError(
+            f"Workflow {name!r} plans {list(plan)!r}: a plan is a list of steps' names, and not empty.",
+            hint="Leave planned_steps out when the steps are not known before.",
+        )
+    twice = sorted({step for step in plan if plan.count(step) > 1})
+    if twice:
+        raise WorkflowDefinitionError(
+            f"Workflow {name!r} plans step {twice[0]!r} twice.",
+            hint=f"A step that comes again has a name of its own: {twice[0] + '#1'!r}.",
         )
 
 

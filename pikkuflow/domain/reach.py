@@ -73,8 +73,8 @@ def move_for_new(kind: StepKind, *, here: bool) -> Move:
 def move_for_row(row: Step, *, resend: bool = False) -> Move:
     """The move for a call with a row.
 
-    ``resend`` is True in the first pass after a suspension for a missing task: messages that left are sent again, since the worker that
-    took them did not know the task (D5).
+    ``resend`` is True in the first pass after a suspension for code that was not there: messages that left are sent again, since the
+    worker that took them did not know the task, or found the run suspended (D5, D17).
     """
     if row.is_settled:
         return Move.KNOWN

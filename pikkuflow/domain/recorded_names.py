@@ -9,6 +9,7 @@ from pikkuflow.errors import StepNameError
 __all__ = [
     "MILESTONE_PREFIX",
     "NOW_STEP",
+    "PATCH_PREFIX",
     "RANDOM_STEP",
     "STATE_PREFIX",
     "UNDO_SUFFIX",
@@ -31,6 +32,9 @@ STATE_PREFIX: Final = "__state:"
 
 MILESTONE_PREFIX: Final = "__milestone:"
 """``wf.milestone(name)`` is the MILESTONE step ``__milestone:<name>``."""
+
+PATCH_PREFIX: Final = "__patch:"
+"""``wf.patched(id)`` is the FUNCTION step ``__patch:<id>``, in runs that reached that place with the code that calls it."""
 
 UNDO_SUFFIX: Final = ":compensate"
 """What undoes a step is named after it."""

@@ -8,6 +8,7 @@ from typing import Final
 __all__ = [
     "GATE",
     "GATE_CODES",
+    "MISSING_CODE",
     "OPEN_RUN",
     "SETTLED_RUN",
     "SETTLED_STEP",
@@ -109,6 +110,11 @@ class SuspendCode(StrEnum):
     WAITING_FOR_APPROVAL = "WAITING_FOR_APPROVAL"
     WAITING_FOR_SIGNAL = "WAITING_FOR_SIGNAL"
 
+
+MISSING_CODE: Final = frozenset(
+    {SuspendCode.TASK_NOT_FOUND, SuspendCode.WORKFLOW_NOT_FOUND, SuspendCode.VERSION_CONFLICT}
+)
+"""The run met a worker without the code that it needs: it is tried again with backoff (design 3.10)."""
 
 _GATE_CODES: Final = {
     StepKind.SUSPEND: SuspendCode.WORKFLOW_SUSPENDED,

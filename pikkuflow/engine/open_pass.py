@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
-from pikkuflow.domain.act import PassNews, PassRef, StepWrite
+from pikkuflow.domain.act import PassNews, PassRef, StepMessage, StepWrite
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.gate_act import GateReached, GateVerdict
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import NewRun
-from pikkuflow.domain.status import SETTLED_RUN, Dispatch, RunStatus, StepKind, StepStatus, SuspendCode
+from pikkuflow.domain.status import MISSING_CODE, SETTLED_RUN, Dispatch, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Step, first_no
 from pikkuflow.engine.kept_outcomes import KeptOutcomes
 from pikkuflow.engine.runtime import Runtime
@@ -57,7 +57,8 @@ class OpenPass:
         """It reached a call that an unwind has to know of."""
         self.is_lost = history.run.lost
         """A pass before this one ended unclosed and no in-place outcome followed (design 2)."""
-        self.resends = history.run.code == SuspendCode.TASK_NOT_FOUND
+        # Messages, and how many of them travel together, that leave once the closing write has ended the suspension.
+        self.late: list[tuple[Sequence[StepMessage], int]] = []
         self.worked = 0
         self.has_in_flight = False
         """A call that the body has reached in this pass has no outcome yet."""
@@ -69,6 +70,11 @@ class OpenPass:
         self._kept = KeptOutcomes(self._store, rt.clock)
         self._opened_at = rt.clock.monotonic()
         self._no: int | None = None
+
+    @property
+    def resends(self) -> bool:
+        """The run is suspended for code that was not there, until this pass is closed: what it had in flight may have been refused."""
+        return self.run.code in MISSING_CODE
 
     # --- writing ----------------------------------------------------------------------------------------------------
     def record(self, write: StepWrite) -> PassNews:

@@ -156,6 +156,10 @@ class Performer:
             messages.append(message)
             if item.call.row is None or item.call.row.status is StepStatus.PENDING:
                 unsent.append(message.name)
+        if self._p.resends and messages:
+            # The run is suspended until this pass is closed, and workers take steps of running runs only.
+            self._p.late.append((messages, chunk))
+            return True
         if not send_steps(self._p.rt, messages, chunk=chunk):
             return False
         self._p.sent.extend(unsent)

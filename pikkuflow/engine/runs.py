@@ -14,9 +14,11 @@ from pikkuflow.domain.run import Run as StoredRun
 from pikkuflow.domain.run import RunFilter, RunKey
 from pikkuflow.domain.status import RunStatus
 from pikkuflow.domain.summary import RunHead, head_of
+from pikkuflow.domain.version import WorkflowVersion
 from pikkuflow.engine.find_run import load_run
 from pikkuflow.engine.run_handle import Run
 from pikkuflow.engine.runtime import Runtime
+from pikkuflow.engine.versions import versions_of
 
 __all__ = ["ApprovalPage", "RunPage", "Runs"]
 
@@ -90,6 +92,13 @@ class Runs:
     def audit(self, run_id: str) -> Sequence[AuditEntry]:
         """Who decided what in a run, oldest first; it is there when the run is deleted as well."""
         return self._runtime().store.list_audit(RunId(run_id))
+
+    def versions(self, workflow: str) -> Sequence[WorkflowVersion]:
+        """The workflow's versions, with how many runs of each are not settled: stored ones first, in the order in which they came.
+
+        Raises ``WorkflowNotFound`` when neither the database nor this application has heard of the workflow.
+        """
+        return versions_of(self._runtime(), workflow)
 
     def list(  # noqa: PLR0913 - each is one column that a listing may ask for
         self,

@@ -20,7 +20,7 @@ from pikkuflow.engine.front_door import Door, open_door
 from pikkuflow.engine.open_pass import OpenPass, WorkChild
 from pikkuflow.engine.perform import Performer
 from pikkuflow.engine.runtime import Runtime
-from pikkuflow.engine.send import SOON_SECONDS, wake_runs
+from pikkuflow.engine.send import SOON_SECONDS, send_steps, wake_runs
 from pikkuflow.engine.suspensions import backoff_seconds
 from pikkuflow.engine.tell import tell_pass_ended, warn
 from pikkuflow.engine.unwind import unwind
@@ -173,7 +173,16 @@ class _Pass:
             warn(self._rt, "Another pass took the run; nothing more was written.", run_id=self._run_id)
             return PassResult(end=PassEnd.SUPERSEDED)
         closing = replace(closing, expected=p.expected)
-        return self._close(p.history, closing, due_seconds=p.due_seconds, seconds_left=p.seconds_left)
+        result = self._close(p.history, closing, due_seconds=p.due_seconds, seconds_left=p.seconds_left)
+        if result.end is PassEnd.PARKED:
+            self._send_late(p)
+        return result
+
+    def _send_late(self, p: OpenPass) -> None:
+        """Their rows stay as they are: a message that gets lost is sent again like one that never left."""
+        for messages, chunk in p.late:
+            if not send_steps(self._rt, messages, chunk=chunk):
+                self._rt.hints.leave(self._run_id, SOON_SECONDS)
 
     def _outcome(self, p: OpenPass, definition: WorkflowDefinition) -> Outcome | None:
         rt = self._rt

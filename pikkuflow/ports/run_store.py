@@ -31,12 +31,13 @@ from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
 from pikkuflow.domain.step import Attempt, NewStep, Step
 from pikkuflow.ports.gates import GateStore
 from pikkuflow.ports.stopping import StoppingStore
+from pikkuflow.ports.versions import VersionStore
 
 __all__ = ["RunStore"]
 
 
-class RunStore(GateStore, StoppingStore, Protocol):
-    """The truth about runs and steps; its acts at gates are ``GateStore``'s.
+class RunStore(GateStore, StoppingStore, VersionStore, Protocol):
+    """The truth about runs and steps; its acts at gates are ``GateStore``'s, on versions ``VersionStore``'s.
 
     Every act is one guarded transaction (one statement where the database can do that).
 

@@ -17,6 +17,7 @@ from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.recorded_names import (
     MILESTONE_PREFIX,
     NOW_STEP,
+    PATCH_PREFIX,
     RANDOM_STEP,
     STATE_PREFIX,
     UUID_STEP,
@@ -44,6 +45,9 @@ T3 = TypeVar("T3")
 T4 = TypeVar("T4")
 Item = TypeVar("Item")
 T_co = TypeVar("T_co", covariant=True)
+
+_LONGEST_PATCH_ID: Final = 200
+"""Characters: with its prefix it is a key in every database."""
 
 _NOW_CALL: Final = StepCall(name=NOW_STEP, kind=StepKind.FUNCTION)
 _UUID_CALL: Final = StepCall(name=UUID_STEP, kind=StepKind.FUNCTION)
@@ -88,7 +92,9 @@ class WorkflowState:
         Raises ``StepNameError`` for a key that is no text, is empty, or holds ``[`` or ``#``; ``StepFailed`` for a value that cannot be
         stored.
         """
-        call = StepCall(name=_state_name(key), kind=StepKind.STATE, state_key=key, function=lambda: value)
+        call = StepCall(
+            name=_own_name(STATE_PREFIX, "state key", key), kind=StepKind.STATE, state_key=key, function=lambda: value
+        )
         self._values[key] = self._settle(call)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -100,12 +106,13 @@ class WorkflowState:
 class Workflow(Gates):
     """What a workflow function works with. Made by the engine, one for each pass."""
 
-    __slots__ = ("_buffer", "_recorder", "_translate", "state")
+    __slots__ = ("_buffer", "_patches", "_recorder", "_translate", "state")
 
     def __init__(self, recorder: Recorder, translate: Translate) -> None:
         self._recorder = recorder
         self._translate = translate
         self._buffer = Buffer(recorder)
+        self._patches: dict[str, bool] = {}
         self.state: Final = WorkflowState(recorder, self._settle)
 
     @property
@@ -248,6 +255,24 @@ class Workflow(Gates):
             StepCall(name=f"{MILESTONE_PREFIX}{check_step_name(name)}", kind=StepKind.MILESTONE, function=_nothing)
         )
 
+    def patched(self, patch_id: str, /) -> bool:
+        """Branch old and new runs: True where a run takes the changed code, False where it goes on as it began (D17).
+
+        A run that was past this place before the change gets False; any other gets True, and the mark ``__patch:<id>`` in its history,
+        before a step of the changed code begins. The first answer in a run holds for every later call with the same id, and in every pass.
+        Code that does not know the mark is stopped by it with VERSION_CONFLICT, and nothing of it is worked.
+
+        Raises ``StepNameError`` for an id that is no text, is empty, longer than 200 characters, or holds ``[`` or ``#``.
+        """
+        self._recorder.guard()
+        name = _patch_name(patch_id)
+        known = self._patches.get(name)
+        if known is None:
+            known = self._patches[name] = self._recorder.takes_patch(StepName(name))
+            if known:
+                self._settle(StepCall(name=name, kind=StepKind.FUNCTION, function=_nothing))
+        return known
+
     def cancel(self, reason: str | None = None, /) -> NoReturn:
         """Call this run off from inside: what it did is undone, and it ends cancelled, or compensated, with the reason as its error.
 
@@ -313,7 +338,7 @@ class Workflow(Gates):
 
 
 def _nothing() -> None:
-    """What a milestone does."""
+    """What a milestone does, and the mark of a patch."""
 
 
 def _refuse_detached(verb: str, options: Mapping[str, Any]) -> None:
@@ -332,10 +357,17 @@ def _one_or_two(verb: str, call: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _state_name(key: object) -> str:
-    if not isinstance(key, str) or not key:
-        raise StepNameError(f"A state key is text that is not empty, not {key!r}.")
-    return check_derived_name(f"{STATE_PREFIX}{key}")
+def _patch_name(patch_id: object) -> str:
+    name = _own_name(PATCH_PREFIX, "patch id", patch_id)
+    if len(name) > len(PATCH_PREFIX) + _LONGEST_PATCH_ID:
+        raise StepNameError(f"A patch id has at most {_LONGEST_PATCH_ID} characters.")
+    return name
+
+
+def _own_name(prefix: str, what: str, text: object) -> str:
+    if not isinstance(text, str) or not text:
+        raise StepNameError(f"A {what} is text that is not empty, not {text!r}.")
+    return check_derived_name(f"{prefix}{text}")
 
 
 def _value_or_error(run_id: RunId, name: StepName, outcome: Recorded) -> Any:

@@ -6,6 +6,9 @@ durable calls of the body. Both depend on the body alone, never on which step en
 A recorded row must meet the very call that made it (D17). A row without its call, or another call in its place, is a body that changed:
 the run is suspended with VERSION_CONFLICT and nothing is guessed. A call without a row *before* recorded rows is no conflict: members of a
 windowed map start out of order, and a call whose arguments were refused leaves no row.
+
+A patch (``wf.patched``) is a call like any other in a run that has its mark or stands where it may get one. A run that has recorded calls
+from here on and no mark went past this place with the code before the patch: for it the call does not exist, and takes no place.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from pikkuflow.domain.command import PlannedCall, Reach, Recorded, StepCall, Wai
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import StepName, numbered_name
-from pikkuflow.domain.recorded_names import UNDO_SUFFIX, check_derived_name
+from pikkuflow.domain.recorded_names import PATCH_PREFIX, UNDO_SUFFIX, check_derived_name
 from pikkuflow.domain.status import StepKind, StepStatus, SuspendCode
 from pikkuflow.domain.step import Step
 from pikkuflow.errors import (
@@ -100,6 +103,10 @@ class Recorder:
         self._next_seq = seq + 1
         return PlannedCall(call=call, name=name, seq=seq, from_step=after, row=self._row_at(seq, call, name))
 
+    def takes_patch(self, name: StepName) -> bool:
+        """Whether this run has the patch's mark, or gets it here: nothing is recorded from this place on. The answer never changes."""
+        return self._next_seq >= self._end or name in self._seqs()
+
     def settle(self, call: StepCall) -> Recorded:
         """One call whose outcome the body needs now: recorded, performed, or the pass parks."""
         name = StepName(self.name_of(call.name))
@@ -168,11 +175,14 @@ class Recorder:
         return row
 
     def _check_not_later(self, seq: int, call: StepCall, name: StepName) -> None:
-        if self._seq_by_name is None:
-            self._seq_by_name = {row.name: row.seq for row in self._rows.values()}
-        if name in self._seq_by_name:
+        if name in self._seqs():
             following = self._rows[min(later for later in self._rows if later > seq)]
             raise self._conflict(following, _described(name, call.kind, call.task))
+
+    def _seqs(self) -> dict[StepName, int]:
+        if self._seq_by_name is None:
+            self._seq_by_name = {row.name: row.seq for row in self._rows.values()}
+        return self._seq_by_name
 
     def _conflict(self, row: Step, found: str) -> Parked:
         run = self.run
@@ -207,5 +217,7 @@ def recorded_failure(row: Step) -> Failure:
 
 
 def _described(name: StepName, kind: StepKind, task: str | None) -> str:
+    if name.startswith(PATCH_PREFIX):
+        return f"patch {name.removeprefix(PATCH_PREFIX)!r}"
     detail = f"{kind} {task}" if task is not None and task != name else str(kind)
     return f"step {name!r} ({detail})"

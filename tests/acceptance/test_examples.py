@@ -35,6 +35,7 @@ PRINTS: dict[str, list[Any]] = {
         "released shelf-3 of order 3",
         "compensated",
     ],
+    "08-version-change": [["paid 2", "receipt 2", "sent"], ["charged 1", "sent"]],
     "09-graph": [
         None,
         "check 2",
@@ -58,6 +59,7 @@ STARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "05-inline-and-state": ("inline.hello", ("Ada",)),
     "06-onboarding": ("onboarding.join", ("Ada", "0s")),
     "07-order-saga": ("saga.order", (1, "good")),
+    "08-version-change": ("changes.order", (2, "here")),
     "09-graph": ("graph.order", ({"name": "Ada", "lines": [{"sku": "tea"}, {"sku": "cup"}]},)),
 }
 

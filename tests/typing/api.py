@@ -49,6 +49,7 @@ def bare(wf: Workflow, order_id: int, *, gift: bool = False) -> str:
     assert_type(wf.do("quick", label.s("tea"), quick=True), int)
     assert_type(wf.submit(label.s("tea")), Handle[int])
     assert_type(wf.map(label, ["tea"]), list[int])
+    assert_type(wf.patched("faster"), bool)
     return f"{order_id} {gift}"
 
 

@@ -37,6 +37,7 @@ from pikkuflow.engine.renew import RENEWALS_A_LEASE, Renewal
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.sweep import SweepKind, recover
 from pikkuflow.engine.take_over import take_over_holder
+from pikkuflow.engine.versions import wake_for_code
 from pikkuflow.errors import StoreUnavailable
 
 __all__ = ["Watch"]
@@ -216,6 +217,8 @@ class Watch:
         try:
             with self._still:
                 recover(self._rt, startup=startup)
+                if startup:
+                    wake_for_code(self._rt)
         except Exception:
             _LOGGER.warning("A sweep by this worker failed; it is tried again.", exc_info=True)
         finally:

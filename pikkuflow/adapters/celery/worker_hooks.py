@@ -13,6 +13,7 @@ from pikkuflow.adapters.celery.pools import refuse_green_pool
 from pikkuflow.adapters.celery.quiet_log import quieten_celery
 from pikkuflow.adapters.celery.tasks import widen_limits
 from pikkuflow.adapters.celery.watch import Watch
+from pikkuflow.engine.versions import store_versions
 from pikkuflow.errors import NoBroker, PikkuFlowError
 
 __all__ = ["WorkerHooks", "install_worker_hooks"]
@@ -122,7 +123,10 @@ def _at_a_time(worker: Any) -> int:
 
 
 def _check_servers(ext: Extension) -> None:
-    """A broker is named, and the schema is this code's. With connections that are closed again: nothing open goes through the fork."""
+    """A broker is named, the schema is this code's, and it gets to know the versions that this worker has (spec 1.4).
+
+    With connections that are closed again: nothing open goes through the fork.
+    """
     rt = ext.compose(connections=1, patience_seconds=_START_PATIENCE_SECONDS)
     try:
         if not rt.has_broker:
@@ -131,6 +135,7 @@ def _check_servers(ext: Extension) -> None:
                 hint="Set broker_url or CELERY_BROKER_URL.",
             )
         rt.store.check_schema()
+        store_versions(rt)
     finally:
         rt.store.close()
 

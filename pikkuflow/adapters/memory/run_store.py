@@ -14,12 +14,13 @@ from pikkuflow.adapters.memory.runs import RunActs
 from pikkuflow.adapters.memory.stopping import StoppingActs
 from pikkuflow.adapters.memory.sweeps import SweepActs
 from pikkuflow.adapters.memory.tables import Tables
+from pikkuflow.adapters.memory.versions import VersionActs
 from pikkuflow.ports import Clock
 
 __all__ = ["MemoryRunStore"]
 
 
-class MemoryRunStore(RunActs, ClosingActs, ClaimActs, GateActs, HolderActs, StoppingActs, SweepActs):
+class MemoryRunStore(RunActs, ClosingActs, ClaimActs, GateActs, HolderActs, StoppingActs, SweepActs, VersionActs):
     """``RunStore`` over dictionaries.
 
     Parameters

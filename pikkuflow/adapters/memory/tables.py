@@ -19,6 +19,7 @@ from pikkuflow.domain.ids import ClaimId, FanId, Holder, PassId, RunId, StepName
 from pikkuflow.domain.run import NewRun, ParentStep, Run
 from pikkuflow.domain.status import SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import Attempt, NewStep, Place, Step, attempt_seconds, first_no
+from pikkuflow.domain.version import StoredVersion
 from pikkuflow.ports import Clock
 
 __all__ = ["RunRow", "StepRow", "Tables", "wait_after"]
@@ -359,6 +360,7 @@ class Tables:
     fans: dict[RunId, dict[FanId, int]] = field(default_factory=dict)
     states: dict[RunId, dict[str, str]] = field(default_factory=dict)
     sweeps: dict[str, datetime] = field(default_factory=dict)
+    versions: dict[tuple[str, str], StoredVersion] = field(default_factory=dict)
     gates: GateTables = field(default_factory=GateTables)
 
     def steps_of(self, run_id: RunId) -> dict[StepName, StepRow]:

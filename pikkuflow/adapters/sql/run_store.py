@@ -23,6 +23,7 @@ from pikkuflow.adapters.sql.engines import Kind
 from pikkuflow.adapters.sql.gate_store import GateActs
 from pikkuflow.adapters.sql.migrations import check_schema
 from pikkuflow.adapters.sql.stopping import StoppingActs
+from pikkuflow.adapters.sql.versions import VersionActs
 from pikkuflow.domain.act import (
     ClaimRequest,
     Claims,
@@ -137,7 +138,7 @@ class _Repairs:
         self.database.write(lambda tx: sweeps.note_sweep(tx, kind))
 
 
-class SqlRunStore(_Reads, _Repairs, GateActs, StoppingActs):
+class SqlRunStore(_Reads, _Repairs, GateActs, StoppingActs, VersionActs):
     """``RunStore`` over a SQL database. The contract of each act is in ``pikkuflow.ports``.
 
     Parameters

@@ -37,9 +37,10 @@ __all__ = [
     "state",
     "step",
     "sweep",
+    "version",
 ]
 
-SCHEMA_REVISION: Final = "0004"
+SCHEMA_REVISION: Final = "0005"
 """The newest migration. Revisions are numbers of four digits, so that older and newer can be told by comparing texts."""
 
 VERSION_TABLE: Final = "pikkuflow_alembic_version"
@@ -281,3 +282,15 @@ sweep = Table(
     Column("last_at", Utc, nullable=False),
     **_MYSQL,
 )
+
+version = Table(
+    "pikkuflow_version",
+    metadata,
+    Column("workflow", Key(), primary_key=True),
+    Column("version", Key(), primary_key=True),
+    Column("kind", _status(), nullable=False),
+    Column("definition", Payload(), nullable=False),
+    Column("created_at", Utc, nullable=False),
+    **_MYSQL,
+)
+"""It outlives the runs that were started with it."""

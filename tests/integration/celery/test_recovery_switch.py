@@ -13,7 +13,9 @@ from celery import Celery
 
 from pikkuflow import PikkuFlow, Workflow
 from pikkuflow.adapters.celery.worker_hooks import WorkerHooks
-from pikkuflow.domain.act import SweepRequest, Swept
+from pikkuflow.domain.act import Closing, PassOpening, PassRef, SweepRequest, Swept
+from pikkuflow.domain.ids import Holder, PassId, RunId
+from pikkuflow.domain.status import RunStatus, SuspendCode
 from pikkuflow.engine.sweep import SweepKind, sweep
 from pikkuflow.testing import MemoryWorld
 from tests.servers.processes import wait_until
@@ -110,6 +112,22 @@ def test_a_start_sweeps_at_once(make: Callable[..., Site]) -> None:
     site.gate.set()
 
     wait_until(lambda: site.woken() == [lost])
+
+
+def test_a_start_tries_what_waits_for_its_code(make: Callable[..., Site]) -> None:
+    """D17, design 3.10: a run that met other code goes on with a worker that starts and has its own, however far off its next try is."""
+    site = make()
+    waiting = site.lost_start()
+    opening = PassOpening(
+        run_id=RunId(waiting), pass_id=PassId("p"), holder=Holder("old:1"), lease_seconds=30.0, passes_lost_limit=10
+    )
+    site.world.store.open_pass(opening)
+    suspended = Closing(status=RunStatus.SUSPENDED, code=SuspendCode.VERSION_CONFLICT, due_seconds=600.0)
+    site.world.store.close_pass(PassRef(run_id=opening.run_id, pass_id=opening.pass_id), suspended)
+
+    site.start_worker()
+
+    wait_until(lambda: site.woken() == [waiting])
 
 
 def test_recovery_that_is_off_leaves_everything_alone(make: Callable[..., Site]) -> None:

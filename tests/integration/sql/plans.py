@@ -36,6 +36,7 @@ ACTS: dict[str, tuple[Callable[[SqlRunStore], Any], set[str]]] = {
     "list a status": (lambda store: store.list_runs(RunFilter(status=RunStatus.RUNNING), limit=50), {"run_status"}),
     "list an owner": (lambda store: store.list_runs(RunFilter(owner="u7"), limit=50), {"run_owner"}),
     "list a code": (lambda store: store.list_runs(RunFilter(code="TASK_NOT_FOUND"), limit=50), {"run_code"}),
+    "count open runs": (lambda store: store.count_open_runs("w7"), {"run_workflow"}),
     "undelivered": (lambda store: store.undelivered_runs(50), {"run_handover"}),
     "list approvals": (lambda store: store.list_approvals(limit=50), {"step_gate"}),
     "expire a process": (lambda store: store.expire_holder(Holder("node-440:1")), {"run_holder", "step_holder"}),

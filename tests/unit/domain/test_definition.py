@@ -196,6 +196,43 @@ def test_a_workflow_has_a_name(name: Any) -> None:
         WorkflowDefinition(name=name, body=lambda wf: wf, version="1")
 
 
+@pytest.mark.parametrize("version", ["", None, 2, "v" * 201])
+def test_a_version_that_an_author_gives_is_a_text_that_can_be_stored(version: Any) -> None:
+    """D17: it is compared and stored as it is."""
+    with pytest.raises(WorkflowDefinitionError, match="version"):
+        WorkflowDefinition(name="shop.order", body=lambda wf: wf, version=version)
+
+
+@pytest.mark.parametrize(
+    ("plan", "deterministic", "why"),
+    [
+        ((), False, "not empty"),
+        (("a", ""), False, "not empty"),
+        (("a", 7), False, "not empty"),
+        (("a", "b", "a"), False, "'a' twice"),
+        (None, True, "plans nothing"),
+    ],
+)
+def test_a_plan_names_steps_and_each_once(plan: Any, deterministic: bool, why: str) -> None:  # noqa: FBT001 - a table
+    """V10, D16: plans are not empty and named; a flag without a plan promises nothing that could be shown."""
+    with pytest.raises(WorkflowDefinitionError, match=why):
+        WorkflowDefinition(
+            name="shop.order", body=lambda wf: wf, version="1", planned_steps=plan, deterministic=deterministic
+        )
+
+
+def test_a_workflow_may_have_a_plan_and_promise_to_keep_to_it() -> None:
+    """V10, D16: a branchy one lists all of its arms and is not deterministic; most have no plan."""
+    branchy = WorkflowDefinition(name="b", body=lambda wf: wf, version="1", planned_steps=("a", "a#1", "b"))
+    straight = WorkflowDefinition(
+        name="s", body=lambda wf: wf, version="1", planned_steps=("a", "b"), deterministic=True
+    )
+
+    assert (branchy.planned_steps, branchy.deterministic) == (("a", "a#1", "b"), False)
+    assert (straight.planned_steps, straight.deterministic) == (("a", "b"), True)
+    assert (define(lambda wf: wf).planned_steps, define(lambda wf: wf).deterministic) == (None, False)
+
+
 def define(body: Callable[..., Any], name: str = "shop.order") -> WorkflowDefinition:
     """A definition as the decorator makes it."""
     return WorkflowDefinition(name=name, body=body, version=code_version(body))

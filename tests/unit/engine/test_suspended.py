@@ -9,7 +9,7 @@ import pytest
 
 from pikkuflow.domain.status import RunStatus, StepStatus
 from pikkuflow.engine.send import message_of
-from pikkuflow.errors import StoreUnavailable
+from pikkuflow.errors import DispatchError, StoreUnavailable
 from tests.servers.processes import wait_until
 from tests.unit.engine.bench import Bench, Task
 from tests.unit.engine.shop import Shop, step
@@ -104,6 +104,42 @@ def test_a_missing_task_shows_though_the_run_was_just_held() -> None:
         bench.work()
         assert bench.run().code == code
         bench.leases.release(held)
+
+
+def test_what_the_first_pass_after_a_suspension_sends_meets_a_running_run() -> None:
+    """D5, D17: workers take steps of running runs only, so the messages leave once the closing write has ended the suspension."""
+    bench = Bench()
+    bench.start("flow")
+    bench.work()
+    assert bench.run().code == "WORKFLOW_NOT_FOUND"
+    bench.task(lambda: 1, name="far", leaves="queue")
+    bench.workflow(lambda wf: wf.gather(wf.submit(Task("far")), wf.submit(Task("far"))), name="flow")
+    met: list[RunStatus] = []
+
+    class Sends:
+        refusals = 1
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.broker, name)
+
+        def send_steps(self, messages: Any, *, chunk: int = 1) -> None:
+            met.append(bench.run().status)
+            self.refusals -= 1
+            if self.refusals >= 0:
+                raise DispatchError("away")
+            bench.broker.send_steps(messages, chunk=chunk)
+
+    rt = bench.other(dispatcher=Sends())
+    bench.wake("flow")
+    bench.work(rt=rt)
+    assert (met, bench.due()) == ([RunStatus.RUNNING], 1.0)
+    bench.clock.advance(1)
+    bench.wake("flow")
+    bench.work(rt=rt)
+
+    assert bench.output() == [1, 1]
+    assert set(met) == {RunStatus.RUNNING}
+    assert {step.attempt for step in bench.steps()} == {1}
 
 
 def test_a_body_that_changed_suspends_its_run_until_it_fits_again() -> None:
