@@ -26,10 +26,11 @@ def node_step(
 ) -> NodeStep | None:
     """The node that the attempt works; None in a workflow function. ``before`` is called before the run's rows are read.
 
-    A worker that knows the task and not the workflow cannot tell: there a choice is recorded, and counts if it is a node's.
+    A worker that knows the task and not the workflow, or not this version of it, cannot tell: there a choice is recorded, and counts if it
+    is a node's.
     """
     definition = rt.registry.find(run.workflow)
-    if definition is not None and definition.graph is None:
+    if definition is not None and definition.graph is None and run.version in {"", definition.version}:
         return None
     recovers = options.get(RECOVERS)
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from pikkuflow.domain.act import RunRef
 from pikkuflow.domain.run import InsertedRun, NewRun
+from pikkuflow.engine.own_version import store_graphs
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import wake_runs
 from pikkuflow.errors import NoBroker, RunExists
@@ -30,6 +31,7 @@ def start_runs(rt: Runtime, runs: Sequence[NewRun]) -> tuple[InsertedRun, ...]:
             "A run that is not inline needs a broker, and neither the configuration nor the environment names one.",
             hint="Set broker_url, or use run_inline().",
         )
+    store_graphs(rt, runs)
     inserted = rt.store.insert_runs(runs)
     pairs = list(zip(runs, inserted, strict=True))
     woken = [RunRef(id=new.id, workflow=new.workflow) for new, found in pairs if _wants_waking(new, found)]

@@ -14,17 +14,18 @@ from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, SuspendCod
 from pikkuflow.domain.transitions import RunEvent, next_run_status
 from pikkuflow.engine.break_off import broken_closing, is_outage, unread_closing
 from pikkuflow.engine.close_later import close_later
-from pikkuflow.engine.close_pass import closing_of, failed_closing, outcome_of, overdue_closing, send_after
+from pikkuflow.engine.close_pass import closing_of, outcome_of, overdue_closing, send_after
 from pikkuflow.engine.describe_error import failure_of
 from pikkuflow.engine.front_door import Door, open_door
 from pikkuflow.engine.open_pass import OpenPass, WorkChild
+from pikkuflow.engine.own_version import own_version
 from pikkuflow.engine.perform import Performer
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import SOON_SECONDS, send_steps, wake_runs
 from pikkuflow.engine.suspensions import backoff_seconds
 from pikkuflow.engine.tell import tell_pass_ended, warn
 from pikkuflow.engine.unwind import unwind
-from pikkuflow.errors import VersionConflict, WorkflowNotFound
+from pikkuflow.errors import WorkflowNotFound
 from pikkuflow.ports import PassEnded, PassOutcome
 from pikkuflow.replay.outcome import Failed, Outcome, ParkedOutcome
 from pikkuflow.replay.park import Parked
@@ -142,8 +143,7 @@ class _Pass:
         if definition is None:
             closing = _unknown_workflow(rt, history)
             return self._close(history, closing, due_seconds=closing.due_seconds)
-        changed = _other_version(p, definition)
-        return self._replay(p, definition) if changed is None else self._close(history, changed, due_seconds=None)
+        return self._replay(p, definition)
 
     def _opened(self, history: History, definition: WorkflowDefinition | None) -> OpenPass:
         p = OpenPass(self._rt, history, definition, self._works_child)
@@ -187,8 +187,11 @@ class _Pass:
     def _outcome(self, p: OpenPass, definition: WorkflowDefinition) -> Outcome | None:
         rt = self._rt
         try:
+            own = own_version(rt, p.run, definition)
+            if isinstance(own, Failed):
+                return own
             outcome = replay(
-                definition,
+                own,
                 p.history,
                 perform=Performer(p),
                 translate=rt.translate,
@@ -288,20 +291,6 @@ def _unknown_workflow(rt: Runtime, history: History) -> Closing:
         error=error,
         due_seconds=backoff_seconds(rt, history, code),
     )
-
-
-def _other_version(p: OpenPass, definition: WorkflowDefinition) -> Closing | None:
-    """``version_policy = "fail"``: a run does not go on under changed code (D17)."""
-    rt, run = p.rt, p.run
-    if rt.settings.version_policy != "fail" or not run.version or run.version == definition.version:
-        return None
-    error = VersionConflict(
-        f"Workflow {run.workflow!r} is now version {definition.version}; the run was started with {run.version}.",
-        run.workflow,
-        run.version,
-        hint='A changed workflow is not resumed under pikkuflow_version_policy = "fail".',
-    )
-    return failed_closing(run, failure_of(error), undo=p.may_undo)
 
 
 def _tell(p: OpenPass, outcome: PassOutcome) -> None:

@@ -359,19 +359,3 @@ def test_what_is_no_list_makes_no_run(stage: Stage) -> None:
     with pytest.raises(PikkuFlowError, match="which is str and no list"):
         stage.start(flow, {"lines": "abc"})
     assert stage.world.store.get_run(stage.run.run_id) is None
-
-
-def test_a_run_of_another_version_is_not_guessed_at() -> None:
-    """D17: it is suspended with VERSION_CONFLICT and names both versions."""
-    with staged("here") as stage:
-        stage.play(a={"suspend": "wait", "next": "b"}, b=None)
-        other = stage.pikku.graph("other", nodes={"a": {"task": "do"}}, entry="a")
-        assert other is not None
-        definition = stage.pikku.registry.get("other")
-        object.__setattr__(definition, "name", "flow")
-        stage.pikku.registry._definitions["flow"] = definition
-
-        stage.run.resume()
-        stage.world.work()
-
-        assert (stage.status, stage.code) == ("suspended", "VERSION_CONFLICT")
