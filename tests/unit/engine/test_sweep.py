@@ -250,7 +250,7 @@ def test_one_bad_row_does_not_stop_the_sweep() -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(bench.broker, name)
 
-        def wake(self, runs: list[RunRef]) -> None:
+        def wake(self, runs: list[RunRef], **_: object) -> None:
             if any(run.id == "r2" for run in runs):
                 raise ValueError("no queue for this one")
             bench.broker.wake(runs)
