@@ -143,14 +143,17 @@ class OpenPass:
         """The next number in the order of the run (``first_no``)."""
         if self._no is None:
             self._no = max(first_no(self.run.seen), *_known_nos(self.history.steps), 0)
+            # What came as the pass opened, or was no news because a pass that died made its fan whole.
+            self.is_behind = self.is_behind or self._no >= first_no(self.run.seen + 1)
         self._no += 1
         return self._no
 
     def begin_no(self) -> int:
         """``next_no`` for a row that begins. Parks when that is for the next pass to give."""
+        no = self.next_no()
         if self.is_behind:
             raise Parked(ParkReason.YIELDED)
-        return self.next_no()
+        return no
 
     def goes_on_after(self, row: Step) -> None:
         """The body is told of a row that settled elsewhere while this pass was open: what begins from here on may rest on it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import copy_context
 from threading import Lock, Semaphore, Thread
 from typing import Final
@@ -11,15 +12,19 @@ from typing import Final
 from pikkuflow.domain.ids import RunId
 from pikkuflow.engine.break_off import is_outage
 from pikkuflow.engine.runtime import Runtime
-from pikkuflow.engine.send import SOON_SECONDS
+from pikkuflow.engine.send import SOON_SECONDS, wake_runs
 from pikkuflow.engine.tell import warn
+from pikkuflow.engine.watch_starts import WATCH
 from pikkuflow.engine.work_pass import PassEnd, work_pass
 from pikkuflow.errors import NoLeaseService
 
-__all__ = ["HELPERS", "orchestrate", "seconds_until_due"]
+__all__ = ["HELPERS", "SHARE_SECONDS", "orchestrate", "seconds_until_due"]
 
 HELPERS: Final = 7
 """Threads of a process that help with messages for several runs, when outcomes are written together."""
+
+SHARE_SECONDS: Final = 0.25
+"""How long a message for several runs is worked by the process that took it alone."""
 
 _HELPERS: Final = Semaphore(HELPERS)
 
@@ -28,6 +33,9 @@ _SOONEST_SECONDS: Final = 0.2
 
 def orchestrate(rt: Runtime, run_ids: Sequence[RunId], *, lightly: bool = False) -> None:
     """Work one pass over each run, in order; what one of them raises does not keep the others back.
+
+    What is left of a message after ``SHARE_SECONDS`` is handed on, in messages of as many runs as were worked in that time: one process
+    must not keep what others have the time for.
 
     With a group writer they are worked at once, by this thread and up to ``HELPERS`` more of the process, so that they have something to
     write together.
@@ -44,9 +52,10 @@ def orchestrate(rt: Runtime, run_ids: Sequence[RunId], *, lightly: bool = False)
     message = _Message(rt, run_ids, lightly=lightly)
     wanted = len(run_ids) - 1 if rt.writer is not None else 0
     others = [thread for _ in range(wanted) if (thread := _started(message)) is not None]
-    message.work()
-    for thread in others:
-        thread.join()
+    with message.shared():
+        message.work()
+        for thread in others:
+            thread.join()
     message.end()
 
 
@@ -76,15 +85,29 @@ class _Message:
         self._left = deque(run_ids)
         self._is_begun = False
         self._lock = Lock()
+        self._worked = 0
         self._begun_at = rt.clock.monotonic()
         self._first: Exception | None = None
         self._fatal: BaseException | None = None
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """While the block runs, the thread that watches what is being worked hands on what is left after a while."""
+        if len(self._left) <= 1 or not self._rt.has_broker:
+            yield
+            return
+        key = WATCH.begin(lambda: self._seconds() >= SHARE_SECONDS, self._hand_on, after_seconds=SHARE_SECONDS)
+        try:
+            yield
+        finally:
+            WATCH.end(key)
 
     def work(self) -> None:
         """Work runs while there are any that may be begun."""
         while (run_id := self._next()) is not None:
             try:
                 _work(self._rt, run_id, lightly=self._lightly)
+                self._worked += 1
             except NoLeaseService as error:
                 self._left.clear()
                 self._fatal = error
@@ -109,9 +132,26 @@ class _Message:
             self._is_begun = True
             return self._left.popleft()
 
+    def _hand_on(self) -> None:
+        with self._lock:
+            left, pieces = list(self._left), max(1, self._worked)
+            self._left.clear()
+        if not left:
+            return
+        try:
+            found = self._rt.store.find_runs(left)
+        except Exception as error:  # noqa: BLE001 - an outage: they come back as those that were not reached
+            warn(self._rt, f"It could not be handed on, like {len(left) - 1} more: {error!r}", run_id=left[0])
+            for run_id in left:
+                self._rt.hints.leave(run_id, SOON_SECONDS)
+            return
+        wake_runs(self._rt, [one.ref for one in found], at_most=pieces)
+
     def _is_over(self) -> bool:
-        rt = self._rt
-        return rt.is_stopping() or rt.clock.monotonic() - self._begun_at >= rt.settings.pass_seconds
+        return self._rt.is_stopping() or self._seconds() >= self._rt.settings.pass_seconds
+
+    def _seconds(self) -> float:
+        return self._rt.clock.monotonic() - self._begun_at
 
 
 def _note(rt: Runtime, run_id: RunId, error: Exception) -> None:

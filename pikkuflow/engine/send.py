@@ -20,15 +20,15 @@ SOON_SECONDS: Final = 1.0
 """How far ahead a hint is left when something could not be done now (D11, D21)."""
 
 
-def wake_runs(rt: Runtime, runs: Sequence[RunRef], *, advice: str = "") -> bool:
+def wake_runs(rt: Runtime, runs: Sequence[RunRef], *, advice: str = "", at_most: int | None = None) -> bool:
     """Ask for a pass over each run. False when the broker did not take the messages: a hint is left for each then.
 
-    ``advice`` is said instead of the error's own when they could not be sent.
+    ``advice`` is said instead of the error's own when they could not be sent. ``at_most`` so many runs travel in one message.
     """
     if not runs or not rt.has_broker:
         return False
     try:
-        rt.dispatcher.wake(runs)
+        rt.dispatcher.wake(runs, at_most=at_most)
     except DispatchError as error:
         told = f"{error.message} {advice}" if advice else str(error)
         others = "" if len(runs) == 1 else f", like {len(runs) - 1} more,"

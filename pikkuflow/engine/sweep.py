@@ -73,41 +73,45 @@ class SweepCounts:
         return any((self.resumed, self.redispatched, self.woken, self.retried, self.delivered))
 
 
-def sweep(rt: Runtime, kind: SweepKind, *, startup: bool = False) -> SweepCounts:
+def sweep(rt: Runtime, kind: SweepKind, *, began_at: float | None = None) -> SweepCounts:
     """Run one kind of sweep, page by page, under the lease ``workflow-recovery:<kind>``.
 
-    ``startup`` takes every threshold as 0. Another sweeper of that kind is silently left to it (T10.11); a lease service that does not
-    answer keeps nothing back, since sweeping twice is safe. What one row raises does not stop the others (T10.9).
+    ``began_at`` makes it a startup pass: the ``monotonic`` of ``rt.clock`` at which this process began. What was left before that is driven
+    at once, whatever the thresholds; what came since is younger than anything that an earlier process can have lost, and sending it again
+    would only put off its next time (``next_send_at``, shared by the fleet).
+
+    Another sweeper of that kind is silently left to it (T10.11); a lease service that does not answer keeps nothing back, since sweeping
+    twice is safe. What one row raises does not stop the others (T10.9).
 
     Raises ``StoreUnavailable``.
     """
-    counts = _under_lease(rt, kind, startup=startup)
+    counts = _under_lease(rt, kind, began_at=began_at)
     _log(counts)
     return counts
 
 
-def recover(rt: Runtime, *, startup: bool = False) -> SweepCounts:
+def recover(rt: Runtime, *, began_at: float | None = None) -> SweepCounts:
     """Run all kinds, in the order scheduled, stalled, undispatched; one line with five counts when anything was done (T10.13).
 
-    ``startup`` also leaves the hints of rows not yet due again. Raises ``StoreUnavailable``.
+    ``began_at`` as in ``sweep``; a startup pass also leaves the hints of rows not yet due again. Raises ``StoreUnavailable``.
     """
     counts = SweepCounts()
     for kind in _ORDER:
-        counts += _under_lease(rt, kind, startup=startup)
+        counts += _under_lease(rt, kind, began_at=began_at)
     _log(counts)
     return counts
 
 
-def _under_lease(rt: Runtime, kind: SweepKind, *, startup: bool) -> SweepCounts:
+def _under_lease(rt: Runtime, kind: SweepKind, *, began_at: float | None) -> SweepCounts:
     if rt.leases is None:
-        return _swept(rt, kind, None, startup=startup)
+        return _swept(rt, kind, None, began_at=began_at)
     found: list[SweepCounts] = []
     try:
         with_lease(
             rt.leases,
             f"workflow-recovery:{kind}",
             f"{rt.holder()}:{rt.ids.new_id()}",
-            lambda held: found.append(_swept(rt, kind, held, startup=startup)),
+            lambda held: found.append(_swept(rt, kind, held, began_at=began_at)),
             ttl_seconds=_lease_seconds(rt),
             clock=rt.clock,
         )
@@ -117,7 +121,7 @@ def _under_lease(rt: Runtime, kind: SweepKind, *, startup: bool) -> SweepCounts:
         # What was driven was driven; another sweeper may drive it again, which is harmless.
         return found[0] if found else SweepCounts()
     except ConnectionError:
-        return found[0] if found else _swept(rt, kind, None, startup=startup)
+        return found[0] if found else _swept(rt, kind, None, began_at=began_at)
     return found[0]
 
 
@@ -126,10 +130,10 @@ def _lease_seconds(rt: Runtime) -> float:
     return min(_LONGEST_LEASE_SECONDS, max(_SHORTEST_LEASE_SECONDS, rt.settings.sweep_interval))
 
 
-def _swept(rt: Runtime, kind: SweepKind, held: HeldLease | None, *, startup: bool) -> SweepCounts:
+def _swept(rt: Runtime, kind: SweepKind, held: HeldLease | None, *, began_at: float | None) -> SweepCounts:
     if not rt.has_broker:
         return SweepCounts()
-    counts = _Sweep(rt, kind, held, startup=startup).work()
+    counts = _Sweep(rt, kind, held, began_at=began_at).work()
     rt.store.note_sweep(kind)
     return counts
 
@@ -143,12 +147,11 @@ _COUNTED: Final = {
 
 
 class _Sweep:
-    def __init__(self, rt: Runtime, kind: SweepKind, held: HeldLease | None, *, startup: bool) -> None:
+    def __init__(self, rt: Runtime, kind: SweepKind, held: HeldLease | None, *, began_at: float | None) -> None:
         self._rt = rt
         self._kind = kind
         self._held = held
-        self._startup = startup
-        self._older_than = 0.0 if startup else _threshold(rt, kind)
+        self._began_at = began_at
 
     def work(self) -> SweepCounts:
         counts, after = SweepCounts(), None
@@ -163,7 +166,7 @@ class _Sweep:
         if self._kind is SweepKind.SCHEDULED:
             counts += SweepCounts(woken=end_overdue_runs(self._rt))
             self._forget_leases()
-            if self._startup:
+            if self._began_at is not None:
                 self._leave_hints()
         return counts
 
@@ -174,7 +177,11 @@ class _Sweep:
             SweepKind.UNDISPATCHED: store.sweep_undispatched,
             SweepKind.SCHEDULED: store.sweep_scheduled,
         }
-        request = SweepRequest(older_than_seconds=self._older_than, limit=self._rt.settings.sweep_page, after=after)
+        request = SweepRequest(
+            older_than_seconds=_threshold(self._rt, self._kind, self._began_at),
+            limit=self._rt.settings.sweep_page,
+            after=after,
+        )
         return pages[self._kind](request)
 
     def _drive(self, page: Swept) -> SweepCounts:
@@ -257,13 +264,14 @@ def _what(items: Sequence[RunRef | StepMessage]) -> str:
     return f"this {noun}" if len(items) == 1 else f"{len(items)} {noun}s, this one among them"
 
 
-def _threshold(rt: Runtime, kind: SweepKind) -> float:
+def _threshold(rt: Runtime, kind: SweepKind, began_at: float | None) -> float:
     """Seconds of patience (D14): a due row is fired at once, firing it twice is harmless."""
-    return {
+    patience = {
         SweepKind.STALLED: rt.settings.stalled_seconds,
         SweepKind.UNDISPATCHED: rt.settings.undispatched_seconds,
         SweepKind.SCHEDULED: 0.0,
     }[kind]
+    return patience if began_at is None else min(patience, rt.clock.monotonic() - began_at)
 
 
 def _log(counts: SweepCounts) -> None:

@@ -58,8 +58,8 @@ class Watch(Protocol):
 class Dispatcher(Protocol):
     """Hands messages to the broker. Messages carry ids only (design 7). Raises ``DispatchError`` when the broker does not take them."""
 
-    def wake(self, runs: Sequence[RunRef]) -> None:
-        """Ask for a pass over each run: few messages, grouped by the queue of the workflow."""
+    def wake(self, runs: Sequence[RunRef], *, at_most: int | None = None) -> None:
+        """Ask for a pass over each run: few messages, grouped by the queue of the workflow; ``at_most`` so many runs in each."""
         ...
 
     def send_steps(self, messages: Sequence[StepMessage], *, chunk: int = 1) -> None:

@@ -177,6 +177,9 @@ def together_in(workflow: str, parts: Sequence[Part]) -> dict[tuple[str, str], s
 
 def _find_together(parts: Sequence[Part], submitted: list[str], begin: Callable[[list[str]], None]) -> None:
     for part in parts:
+        if isinstance(part, Map) and not part.acts:
+            # It needs no outcome.
+            continue
         if isinstance(part, Gather):
             submitted += [member.name for member in part.members]
         elif isinstance(part, Spread):

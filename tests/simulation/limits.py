@@ -102,6 +102,10 @@ class Limits:
             return
         row = self._tables.steps_of(RunId(key[0]))[key[1]]  # type: ignore[index]
         signs, now = self._signs.get(key, []), self._tables.clock.now()
+        is_stopped = self._tables.runs[RunId(key[0])].status not in OPEN_RUN
+        if is_stopped and not signs and self.ended.get((*key[:2], key[2] - 1)) == error.message:
+            # A retry that its run's end came before has the failure of the attempt that was the last to begin.
+            return
         is_silence = error.code == _HEARTBEAT_TIMEOUT
         limit = row.heartbeat_seconds if is_silence else row.timeout_seconds
         # It may have given a sign since the pass looked: then it was silent before that.

@@ -219,7 +219,7 @@ class Nodes:
     def _startup(self) -> None:
         """The startup pass, and the fallback when no sweep runs (design 3.8)."""
         if self._starts > self._plan.nodes:
-            self._duty(lambda: recover(self._rt, startup=True))
+            self._duty(lambda: recover(self._rt, began_at=self._rt.clock.monotonic()))
         began = self._stage.now
         limit = 3 * self._rt.settings.sweep_interval
         while True:

@@ -245,10 +245,10 @@ class SimDispatcher:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    def wake(self, runs: Sequence[RunRef]) -> None:
+    def wake(self, runs: Sequence[RunRef], *, at_most: int | None = None) -> None:
         """Up to ten runs in a message."""
-        ids = [run.id for run in runs]
-        messages = [Message("orchestrate", tuple(ids[at : at + 10]), None) for at in range(0, len(ids), 10)]
+        ids, size = [run.id for run in runs], min(at_most or 10, 10)
+        messages = [Message("orchestrate", tuple(ids[at : at + size]), None) for at in range(0, len(ids), size)]
         self._send("wake", messages, tuple(ids))
 
     def send_steps(self, messages: Sequence[StepMessage], *, chunk: int = 1) -> None:

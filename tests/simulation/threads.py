@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from pikkuflow.engine import close_later, in_place, keep, kept_outcomes, with_lease
+from pikkuflow.engine import close_later, in_place, keep, kept_outcomes, orchestrate, with_lease
 from tests.simulation.processes import Process, Watched
 from tests.simulation.scheduler import NEVER
 from tests.simulation.stage import Stage
@@ -60,6 +60,6 @@ def threads_as_actors(stage: Stage) -> Iterator[None]:
             stack.enter_context(patch.object(module, "Event", event))
         stack.enter_context(patch.object(with_lease, "threading", SimpleNamespace(Thread=thread, Event=event)))
         stack.enter_context(patch.object(kept_outcomes, "Lock", lock))
-        for module in (in_place, kept_outcomes):
+        for module in (in_place, kept_outcomes, orchestrate):
             stack.enter_context(patch.object(module, "WATCH", watch))
         yield

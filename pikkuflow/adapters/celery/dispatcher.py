@@ -30,7 +30,7 @@ __all__ = ["CeleryDispatcher"]
 _T = TypeVar("_T")
 
 _RUNS_A_MESSAGE: Final = 100
-"""Runs that one wake-up message names: more would wait behind each other in one worker."""
+"""Runs that one wake-up message names: whoever takes it reads the refs of those that it hands on in one statement."""
 
 
 class CeleryDispatcher:
@@ -44,7 +44,7 @@ class CeleryDispatcher:
         self._queues = RedisQueues(app)
         self._pass_routes: dict[str, str] = {}
 
-    def wake(self, runs: Sequence[RunRef]) -> None:
+    def wake(self, runs: Sequence[RunRef], *, at_most: int | None = None) -> None:
         """Ask for a pass over each run; see ``ports.Dispatcher``. Runs whose workflows share a route share messages."""
         grouped: dict[str, dict[str, None]] = {}
         for run in runs:
@@ -52,7 +52,7 @@ class CeleryDispatcher:
         self._publish(
             Letter(task=ORCHESTRATE_TASK, route=route, args=(ids,))
             for route, members in grouped.items()
-            for ids in _pieces(list(members), _RUNS_A_MESSAGE)
+            for ids in _pieces(list(members), min(at_most or _RUNS_A_MESSAGE, _RUNS_A_MESSAGE))
         )
 
     def send_steps(self, messages: Sequence[StepMessage], *, chunk: int = 1) -> None:

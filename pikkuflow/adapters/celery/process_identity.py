@@ -6,12 +6,14 @@ A dead worker's node lease would lapse by itself. Who starts on the same machine
 from __future__ import annotations
 
 import os
+import time
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-__all__ = ["has_ended", "identity_of"]
+__all__ = ["age_seconds", "has_ended", "identity_of"]
 
+_IMPORTED_AT: Final = time.monotonic()
 _ENDED: Final = frozenset("ZX")
 
 
@@ -35,6 +37,16 @@ def has_ended(identity: str) -> bool:
         return False
     now = _started(int(pid))
     return now is not None and (now[0] in _ENDED or now[1] != start)
+
+
+def age_seconds() -> float:
+    """How long this process has lived; where the system does not tell, since it first asked for this module."""
+    since_import = time.monotonic() - _IMPORTED_AT
+    started = _started(os.getpid())
+    if started is None:
+        return since_import
+    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return max(since_import, since_boot - int(started[1]) / os.sysconf("SC_CLK_TCK"))
 
 
 def _machine() -> str | None:

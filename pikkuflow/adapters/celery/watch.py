@@ -28,7 +28,7 @@ from pikkuflow.adapters.celery.pools import (
     note_births,
     start_thread,
 )
-from pikkuflow.adapters.celery.process_identity import identity_of
+from pikkuflow.adapters.celery.process_identity import age_seconds, identity_of
 from pikkuflow.adapters.celery.stillness import stillness
 from pikkuflow.domain.failure import Failure
 from pikkuflow.engine.fail_claim import fail_claimed
@@ -91,9 +91,16 @@ class Watch:
         start_thread("pikkuflow-renew", lambda: self._watch(renewal), green=green)
         start_thread("pikkuflow-watch", lambda: self._watch(others), green=green)
 
-    def sweep_once(self, *, startup: bool) -> None:
-        """Run all sweeps in a thread of their own, unless one is under way here: they may take long, leases may not wait."""
-        start_thread("pikkuflow-sweep", lambda: self._sweep(startup=startup), green=is_green(type(self._worker.pool)))
+    def sweep_once(self, *, began_at: float | None = None) -> None:
+        """Run all sweeps in a thread of their own, unless one is under way here: they may take long, leases may not wait.
+
+        ``began_at`` makes it a startup pass (``recover``).
+        """
+        start_thread("pikkuflow-sweep", lambda: self._sweep(began_at=began_at), green=is_green(type(self._worker.pool)))
+
+    def look_for_leftovers(self) -> None:
+        """Drive at once what was left before this process began (design 3.8)."""
+        self.sweep_once(began_at=self._clock.monotonic() - age_seconds())
 
     def end(self) -> None:
         """End the thread and release the node's name: last of all, when no child works any more."""
@@ -209,15 +216,15 @@ class Watch:
         if not self._ext.node.is_stopping() and _is_stale(
             self._rt.store.sweep_ages(), alive_seconds, _STALE_INTERVALS * self._ext.settings.sweep_interval
         ):
-            self.sweep_once(startup=False)
+            self.sweep_once()
 
-    def _sweep(self, *, startup: bool) -> None:
+    def _sweep(self, *, began_at: float | None = None) -> None:
         if not self._sweeping.acquire(blocking=False):
             return
         try:
             with self._still:
-                recover(self._rt, startup=startup)
-                if startup:
+                recover(self._rt, began_at=began_at)
+                if began_at is not None:
                     wake_for_code(self._rt)
         except Exception:
             _LOGGER.warning("A sweep by this worker failed; it is tried again.", exc_info=True)

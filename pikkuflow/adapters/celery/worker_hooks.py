@@ -63,7 +63,7 @@ class WorkerHooks:
     def on_ready(self, sender: Any = None, **_: Any) -> None:
         """The worker consumes: look once for what an earlier one left (design 3.8)."""
         if self._watch is not None and self._ext.settings.recovery and getattr(sender, "app", None) is self._ext.app:
-            self._watch.sweep_once(startup=True)
+            self._watch.look_for_leftovers()
 
     def on_shutting_down(self, **_: Any) -> None:
         """A warm shutdown began. The main process hears of it, children read the flag."""

@@ -25,7 +25,7 @@ class MemoryDispatcher:
         self.messages: list[tuple[StepMessage, ...]] = []
         self._lock = threading.Lock()
 
-    def wake(self, runs: Sequence[RunRef]) -> None:
+    def wake(self, runs: Sequence[RunRef], *, at_most: int | None = None) -> None:  # noqa: ARG002 - each is kept by itself
         """Keep a wake-up for each run. Raises ``DispatchError`` when down."""
         self._check()
         with self._lock:

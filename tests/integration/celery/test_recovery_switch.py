@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
+import pikkuflow.adapters.celery.watch as watch_of_the_worker
 from pikkuflow import PikkuFlow, Workflow
 from pikkuflow.adapters.celery.worker_hooks import WorkerHooks
 from pikkuflow.domain.act import Closing, PassOpening, PassRef, SweepRequest, Swept
@@ -100,8 +101,9 @@ def make(pikkuflow_memory: Memory, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         each.app.close()
 
 
-def test_a_start_sweeps_at_once(make: Callable[..., Site]) -> None:
-    """T10.12, design 3.8: an immediate startup pass with thresholds of 0, which the worker does not wait for."""
+def test_a_start_sweeps_at_once(make: Callable[..., Site], monkeypatch: pytest.MonkeyPatch) -> None:
+    """T10.12, design 3.8: an immediate startup pass without patience for what was left before, which the worker does not wait for."""
+    monkeypatch.setattr(watch_of_the_worker, "age_seconds", lambda: 0.0)
     site = make()
     lost = site.lost_start()
     site.gate.clear()
@@ -165,7 +167,7 @@ def test_sweeps_of_a_worker_never_overlap(make: Callable[..., Site]) -> None:
     watch = site.start_worker()
     wait_until(lambda: site.began == ["scheduled"])
     for _ in range(3):
-        watch._sweep(startup=False)
+        watch._sweep()
     assert site.began == ["scheduled"]
 
 
@@ -208,9 +210,9 @@ def test_a_sweep_that_fails_is_logged_and_comes_again(
     wait_until(lambda: site.began == ["scheduled"] and not watch._sweeping.locked())
     broken: Any = SimpleNamespace()
     rt, watch._rt = watch._rt, replace(watch._rt, store=broken)
-    watch._sweep(startup=False)
+    watch._sweep()
     assert "A sweep by this worker failed" in caplog.text
     watch._rt = rt
 
-    watch._sweep(startup=False)
+    watch._sweep()
     assert site.began == ["scheduled"] * 2

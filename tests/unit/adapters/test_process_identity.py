@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -63,3 +65,12 @@ def test_what_is_no_process_id_is_nobodys() -> None:
     assert not has_ended(f"{machine}.{10**30}.1")
     assert not has_ended(f"{machine}.")
     assert not has_ended(machine)
+
+
+def test_the_age_of_a_process_counts_from_its_start() -> None:
+    """Not from the import of this package: what came in between came after it began (docs/decisions/startup-pass.md)."""
+    code = "import time; time.sleep(0.5); from pikkuflow.adapters.celery.process_identity import age_seconds; print(age_seconds())"
+    began = time.monotonic()
+    age = float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+    assert 0.48 <= age <= time.monotonic() - began + 0.02

@@ -163,7 +163,7 @@ class Bench:
 
     def recover(self, *, startup: bool = False) -> SweepCounts:
         """All sweeps once."""
-        return recover(self.rt, startup=startup)
+        return recover(self.rt, began_at=self.clock.monotonic() if startup else None)
 
     def resume(self, run_id: str = "r1") -> bool:
         """Resume a suspended run."""

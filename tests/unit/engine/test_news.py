@@ -122,7 +122,7 @@ def test_a_wake_up_is_sent_when_the_run_is_free() -> None:
         wf.do(Task("long"))
 
     class Looking:
-        def wake(self, runs: list[RunRef]) -> None:
+        def wake(self, runs: list[RunRef], **_: object) -> None:
             held.extend([bench.leases.get(f"workflow-run:{run.id}") for run in runs])
             held.extend([bench.run(run.id).pass_id for run in runs])
 

@@ -177,7 +177,7 @@ def test_a_startup_pass_leaves_hints_of_what_comes_soon_again() -> None:
     recover(rt)
     assert hints.due_in_seconds(RunId("r1")) is None
 
-    recover(rt, startup=True)
+    recover(rt, began_at=bench.clock.monotonic())
 
     assert hints.due_in_seconds(RunId("r1")) == pytest.approx(40)
 
@@ -207,6 +207,25 @@ def test_a_startup_pass_has_no_patience() -> None:
     assert bench.recover(startup=True) == SweepCounts(resumed=1, redispatched=1)
 
 
+def test_a_startup_pass_leaves_alone_what_came_since_its_process_began() -> None:
+    """Design 3.8: sent again while its first message waits, it would have to wait for its shared next-send time once that is lost."""
+    bench = a_bench()
+    bench.start("quick", run_id="before")
+    bench.broker.lose_all()
+    bench.clock.advance(1)
+    began_at = bench.clock.monotonic()
+    bench.clock.advance(1)
+    bench.start("quick", run_id="after")
+    assert recover(bench.rt, began_at=began_at) == SweepCounts(resumed=1)
+    assert [ref.id for ref in bench.broker.wakes] == ["after", "before"]
+    bench.broker.lose_all()
+
+    bench.clock.advance(1)
+
+    assert bench.recover(startup=True) == SweepCounts(resumed=1)
+    assert [ref.id for ref in bench.broker.wakes] == ["after"]
+
+
 def test_a_sweep_goes_on_page_by_page() -> None:
     """D12: pages by the last seen key; nothing is skipped."""
     bench = a_bench(sweep_page=3)
@@ -231,7 +250,7 @@ def test_one_bad_row_does_not_stop_the_sweep() -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(bench.broker, name)
 
-        def wake(self, runs: list[RunRef]) -> None:
+        def wake(self, runs: list[RunRef], **_: object) -> None:
             if any(run.id == "r2" for run in runs):
                 raise ValueError("no queue for this one")
             bench.broker.wake(runs)

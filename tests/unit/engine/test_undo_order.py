@@ -16,6 +16,15 @@ RUN: Final = RunId("r1")
 A: Final = StepName("a")
 
 
+def _hang(bench: Bench) -> None:
+    """A worker takes the next step and gives no sign of itself."""
+    (slow,) = bench.broker.messages.pop()
+    asked = ClaimRequest(
+        run_id=RUN, steps=((slow.name, 1),), task="slow", claim_id=ClaimId("c1"), holder=Holder("node:9")
+    )
+    assert bench.store.claim_steps(asked).claimed
+
+
 class SettledMeanwhile:
     """A store in which a worker settles the step ``a`` after a pass took the run, and before it reads the rows."""
 
@@ -112,14 +121,43 @@ def test_what_settled_before_a_milestone_stays_though_a_pass_ended_the_last_of_t
     bench.start("flow")
     assert bench.work_one()
     assert bench.work_one()
-    (slow,) = bench.broker.messages.pop()
-    asked = ClaimRequest(
-        run_id=RUN, steps=((slow.name, 1),), task="slow", claim_id=ClaimId("c1"), holder=Holder("node:9")
-    )
-    assert bench.store.claim_steps(asked).claimed
+    _hang(bench)
     bench.clock.advance(11)
     bench.orchestrate()
     shop.settle()
 
     assert shop.diary == ["a", "b", "boom", "unb[]"]
     assert shop.status is RunStatus.COMPENSATED
+
+
+def test_what_follows_a_fan_that_a_pass_made_whole_before_it_died_is_undone_before_it() -> None:
+    """Spec 2.12: no news says so to the next pass; the numbers of the rows do (simulation, seed 308566)."""
+    shop = Shop()
+    bench = shop.bench
+    bench.task(lambda: None, name="slow")
+
+    def flow(wf: Any) -> None:
+        both = [
+            wf.submit(step("a"), dispatch="queue"),
+            wf.submit(Task("slow"), dispatch="queue", timeout=10, retries=0),
+        ]
+        wf.gather(*both, return_exceptions=True)
+        bench.die_if_told()
+        wf.do(step("b"), dispatch="queue")
+        wf.do(Task("boom"), retries=0)
+
+    rows: list[list[str]] = []
+    bench.task(lambda _: rows.append(list(shop.undo_rows())), name="unb")
+    bench.workflow(flow, name="flow")
+    bench.start("flow")
+    assert bench.work_one()
+    assert bench.work_one()
+    _hang(bench)
+    bench.clock.advance(11)
+    bench.orchestrate_and_die()
+    bench.wake("flow")
+    shop.settle()
+
+    assert bench.step("a").settled_no < bench.step("b").begun_no < bench.step("b").settled_no  # type: ignore[operator]
+    assert rows == [["b:compensate"]]
+    assert shop.diary == ["a", "b", "boom", "una[]"]

@@ -1,0 +1,99 @@
+"""A message for several runs keeps none of them from another process that has the time (docs/decisions/shared-messages.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pikkuflow.engine.orchestrate import SHARE_SECONDS
+from pikkuflow.engine.watch_starts import WATCH
+from tests.servers.processes import wait_until
+from tests.unit.engine.bench import Bench, Task
+
+RUNS = ("r1", "r2", "r3", "r4", "r5")
+
+
+def test_what_is_left_of_a_message_is_handed_on_while_its_first_run_works() -> None:
+    """A step in place may take an hour; the runs behind it do not wait for it."""
+    bench, taken = _bench()
+
+    def slow() -> None:
+        bench.clock.advance(SHARE_SECONDS)
+        if not taken:
+            wait_until(lambda: bench.broker.wakes)
+            taken.append([ref.id for ref in bench.broker.wakes])
+
+    bench.task(slow, name="step")
+    bench.orchestrate_all(*RUNS)
+
+    assert taken == [["r2", "r3", "r4", "r5"]]
+    assert [run_id for run_id in RUNS if bench.run(run_id).is_settled] == ["r1"]
+    bench.work()
+    assert all(bench.run(run_id).is_settled for run_id in RUNS)
+
+
+def test_as_many_runs_are_handed_on_in_a_message_as_were_worked_in_the_time() -> None:
+    """Quick ones do not cost a message each."""
+    bench, sizes = _bench()
+    works = iter(RUNS)
+
+    def half() -> None:
+        bench.clock.advance(SHARE_SECONDS / 2)
+        if next(works) == "r2":
+            wait_until(lambda: sizes)
+
+    bench.task(half, name="step")
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.broker, name)
+
+        def wake(self, runs: list[Any], *, at_most: int | None = None) -> None:
+            sizes.append((len(runs), at_most))
+
+    bench.orchestrate_all(*RUNS, dispatcher=Counting())
+
+    assert sizes == [(3, 1)]
+
+
+def test_a_message_that_is_worked_at_once_is_not_handed_on() -> None:
+    """Time is what decides."""
+    bench, _ = _bench()
+    bench.task(WATCH.look, name="step")
+
+    bench.orchestrate_all(*RUNS)
+
+    assert bench.broker.wakes == []
+    assert all(bench.run(run_id).is_settled for run_id in RUNS)
+
+
+def test_runs_that_cannot_be_handed_on_get_a_hint() -> None:
+    """The database is away for the look at them, or the broker for their messages."""
+    bench, taken = _bench()
+
+    class Away:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.store, name)
+
+        def find_runs(self, _: object) -> Any:
+            raise ConnectionError("away")
+
+    def slow() -> None:
+        bench.clock.advance(SHARE_SECONDS)
+        wait_until(lambda: bench.due("r5") is not None)
+        taken.extend([bench.due(run_id) for run_id in RUNS[1:]])
+
+    bench.task(slow, name="step")
+    bench.orchestrate_all(*RUNS, store=Away())
+
+    assert taken == [pytest.approx(1)] * 4
+
+
+def _bench() -> tuple[Bench, list[Any]]:
+    bench = Bench()
+    bench.workflow(lambda wf: wf.do(Task("step")), name="flow")
+    for run_id in RUNS:
+        bench.start("flow", run_id=run_id)
+    bench.broker.lose_all()
+    return bench, []
