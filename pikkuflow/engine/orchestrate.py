@@ -18,7 +18,7 @@ from pikkuflow.errors import NoLeaseService
 
 __all__ = ["HELPERS", "orchestrate", "seconds_until_due"]
 
-HELPERS: Final = 7
+HELPERS: Final = 11
 """Threads of a process that help with messages for several runs, when outcomes are written together."""
 
 _HELPERS: Final = Semaphore(HELPERS)
