@@ -20,7 +20,7 @@ from pikkuflow.errors import NoLeaseService
 
 __all__ = ["HELPERS", "SHARE_SECONDS", "orchestrate", "seconds_until_due"]
 
-HELPERS: Final = 7
+HELPERS: Final = 11
 """Threads of a process that help with messages for several runs, when outcomes are written together."""
 
 SHARE_SECONDS: Final = 0.25

@@ -21,7 +21,8 @@ class StoppingStore(Protocol):
 
         An open run becomes ``compensating`` when a pass is open or anything may have to be undone (``domain.unwind.may_need_undoing``),
         else ``ending`` (``cancelled``), which tells the parent. Rows that never started become ``cancelled``, rows with a past attempt
-        ``failed``; ``compensating`` also forgets the fans' counters and raises news. Error and code are the request's. Any other run is
+        ``failed``, but for a retry in place of the pass that is open: it may be at work, and its outcome counts. ``compensating`` also
+        forgets the fans' counters and raises news. Error and code are the request's. Any other run is
         left as it is. None: there is no such run.
         """
         ...

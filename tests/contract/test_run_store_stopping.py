@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pikkuflow.domain.act import ClaimRefusal, Closing, PassRef
+from pikkuflow.domain.act import ClaimRefusal, Closing, EndedAttempt, PassRef
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.run import ParentStep
@@ -17,6 +17,7 @@ from pikkuflow.domain.stop import Beat, Cancellation, StepStanding, Stopped, can
 from tests.contract.scene import BOOM, Scene, new_run, new_step, race
 
 _REASON = cancelled_failure("changed mind")
+_ENDED = EndedAttempt(attempt=1, status=StepStatus.FAILED, error=BOOM)
 
 
 def cancel(scene: Scene, run_id: str = "r1", error: Failure = _REASON) -> Stopped:
@@ -99,6 +100,24 @@ def test_a_run_under_an_open_pass_is_compensating_and_its_pass_sees_it(scene: Sc
     closed = scene.close(ref, status=RunStatus.COMPLETED, output="1")
     assert (closed.status, closed.wake) == (RunStatus.COMPENSATING, True)
     assert scene.run().error == _REASON
+
+
+def test_a_retry_in_place_of_the_open_pass_is_left_to_it(scene: Scene) -> None:
+    """Design 2: what was worked is recorded; a row of an earlier pass, which nobody works any more, has failed."""
+    earlier = scene.begin()
+    assert scene.write(earlier, StepStatus.PENDING, "b", attempt=2, delay_seconds=60.0, ended=_ENDED)
+    scene.park(earlier)
+    scene.open(by="p2")
+    ref = scene.ref(by="p2")
+    assert scene.write(ref, StepStatus.PENDING, attempt=2, ended=_ENDED)
+
+    cancel(scene)
+
+    assert (scene.step("a").status, scene.step("b").status) == (StepStatus.PENDING, StepStatus.FAILED)
+    news = scene.write(ref, StepStatus.SUCCEEDED, attempt=2, result="1")
+    assert news is not None
+    assert (news.written, news.status) == (True, RunStatus.COMPENSATING)
+    assert scene.step("a").status is StepStatus.SUCCEEDED
 
 
 def test_a_second_cancel_changes_nothing(scene: Scene) -> None:

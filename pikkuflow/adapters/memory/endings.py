@@ -7,9 +7,10 @@ from datetime import datetime
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
 from pikkuflow.domain import loss
 from pikkuflow.domain.act import RunRef
-from pikkuflow.domain.ids import StepName
+from pikkuflow.domain.ids import PassId, StepName
 from pikkuflow.domain.recorded_names import UNDO_SUFFIX
 from pikkuflow.domain.status import RunStatus, StepStatus
+from pikkuflow.domain.step import Place
 
 __all__ = ["begin_unwind", "end_run", "end_waiting", "tell_parent"]
 
@@ -22,20 +23,24 @@ def end_run(tables: Tables, run: RunRow, now: datetime) -> None:
     end_waiting(tables, run, now)
 
 
-def begin_unwind(tables: Tables, run: RunRow, now: datetime) -> bool:
-    """What every run shows that is to be undone. From here on every outcome is news. True: the caller wakes the run."""
+def begin_unwind(tables: Tables, run: RunRow, now: datetime, *, worked_by: PassId | None = None) -> bool:
+    """What every run shows that is to be undone. From here on every outcome is news. True: the caller wakes the run.
+
+    A retry in place of the pass ``worked_by`` is left to it: it may be at work, and its outcome counts.
+    """
     run.status = RunStatus.COMPENSATING
     run.due_at = None
-    end_waiting(tables, run, now)
+    end_waiting(tables, run, now, worked_by=worked_by)
     tables.fans.pop(run.id, None)
     return run.raise_news(now)
 
 
-def end_waiting(tables: Tables, run: RunRow, now: datetime) -> None:
+def end_waiting(tables: Tables, run: RunRow, now: datetime, *, worked_by: PassId | None = None) -> None:
     """Rows that never started are cancelled; rows with a past attempt failed, so that they stay candidates for undoing (design 3.7)."""
     past = {step: attempt.error for (step, _), attempt in sorted(tables.attempts.get(run.id, {}).items())}
     for row in tables.steps_of(run.id).values():
-        if row.is_waiting:
+        is_at_work = worked_by is not None and row.attempt > 1 and row.place == Place.in_pass(worked_by)
+        if row.is_waiting and not is_at_work:
             if row.attempt > 1:
                 row.settle(StepStatus.FAILED, now, no=run.outside_no, error=past.get(row.name))
             else:

@@ -43,7 +43,7 @@ class StoppingActs:
         run.updated_at = now
         wake, parent = False, None
         if run.pass_id is not None or may_need_undoing(rows):
-            wake = begin_unwind(self._tables, run, now) or not run.is_held(now)
+            wake = begin_unwind(self._tables, run, now, worked_by=run.pass_id) or not run.is_held(now)
         else:
             run.status = request.ending
             end_run(self._tables, run, now)

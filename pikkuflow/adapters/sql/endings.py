@@ -17,6 +17,7 @@ from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.recorded_names import UNDO_SUFFIX
 from pikkuflow.domain.status import SETTLED_STEP, RunStatus, StepStatus
+from pikkuflow.domain.step import Place
 
 __all__ = ["end_waiting", "forget_fans", "tell_parent"]
 
@@ -25,8 +26,11 @@ Row = Mapping[str, Any]
 _WAITING: Final = (StepStatus.PENDING.value, StepStatus.SCHEDULED.value, StepStatus.SUSPENDED.value)
 
 
-def end_waiting(tx: Transaction, row: Row) -> None:
-    """Cancel rows that never started; fail rows with a past attempt, so that they stay candidates for undoing (design 3.7)."""
+def end_waiting(tx: Transaction, row: Row, *, worked_by: str | None = None) -> None:
+    """Cancel rows that never started; fail rows with a past attempt, so that they stay candidates for undoing (design 3.7).
+
+    A retry in place of the pass ``worked_by`` is left to it: it may be at work, and its outcome counts.
+    """
     over = {
         "settled_at": tx.now(),
         "settled_no": outside_no(row),
@@ -43,6 +47,8 @@ def end_waiting(tx: Transaction, row: Row) -> None:
         )
         .scalar_subquery()
     )
+    if worked_by is not None:
+        waiting &= step.c.place != Place.in_pass(worked_by)
     tx.do(update(step).where(waiting).values(status=StepStatus.FAILED.value, error=last_error, **over))
 
 

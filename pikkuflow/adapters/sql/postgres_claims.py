@@ -2,6 +2,9 @@
 
 Only what goes well is done here. Whatever is left over is answered by the portable form (``claims``, ``runs``), which finds its own author
 and tells the reasons apart.
+
+Rows are named by parameters, also where another part of the statement has the same id: so their keys are the cheapest way to them whatever
+PostgreSQL believes of the tables, which it may believe empty when it makes the one plan that a connection keeps.
 """
 
 from __future__ import annotations
@@ -90,7 +93,7 @@ WITH r AS (SELECT * FROM pikkuflow_run WHERE id = %(run_id)s AND status IN ('run
     due_at = {_NOW} + least(s.timeout_seconds, s.heartbeat_seconds) * interval '1 second',
     waiting_since = NULL, send_count = 0, next_send_at = NULL
   FROM r, unnest(%(names)s::text[], %(attempts)s::int[]) AS m(name, attempt)
-  WHERE s.run_id = r.id AND s.name = m.name AND s.attempt = m.attempt
+  WHERE s.run_id = %(run_id)s AND s.name = ANY(%(names)s::text[]) AND s.name = m.name AND s.attempt = m.attempt
     AND (s.kind = 'compensation') = (r.status = 'compensating')
     AND s.status IN ('pending', 'scheduled') AND s.place LIKE 'worker:%%' AND s.task = %(task)s
     AND (s.due_at IS NULL OR s.due_at <= {_NOW}) AND (s.expires_at IS NULL OR s.expires_at > {_NOW})
@@ -134,7 +137,7 @@ _LOCKED: Final = """
 WITH r AS (SELECT id, news FROM pikkuflow_run WHERE id = %(run_id)s FOR NO KEY UPDATE)"""
 
 _MINE: Final = """
-  WHERE s.run_id = r.id AND s.name = %(name)s AND s.attempt = %(attempt)s AND s.claim_id = %(claim_id)s AND s.status = 'running'"""
+  WHERE s.run_id = %(run_id)s AND s.name = %(name)s AND s.attempt = %(attempt)s AND s.claim_id = %(claim_id)s AND s.status = 'running'"""
 
 _SETTLE: Final = f"""{_LOCKED}
 -- The outcome, if the attempt is still this claim's.
@@ -172,7 +175,7 @@ WITH r AS (SELECT id FROM pikkuflow_run WHERE id = %(run_id)s AND status NOT IN 
     override = %(override)s, author = %(claim_id)s,
     result = NULL, error = NULL, claim_id = NULL, claim_holder = NULL, lease_until = NULL,
     running_at = NULL, scheduled_at = NULL, sent_at = NULL, settled_at = NULL, send_count = 0, next_send_at = NULL
-  FROM r, pikkuflow_step o {_MINE} AND o.run_id = s.run_id AND o.name = s.name
+  FROM r, pikkuflow_step o {_MINE} AND o.run_id = %(run_id)s AND o.name = %(name)s
   RETURNING o.run_id, o.name, o.attempt, o.place, o.created_at, o.running_at, o.scheduled_at
 )
 -- The attempt that failed.

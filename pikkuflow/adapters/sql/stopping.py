@@ -89,7 +89,7 @@ def _stop(tx: Transaction, row: Row, steps: Sequence[Step], request: Cancellatio
     else:
         values |= {"finished_at": now, "news_at": None, "handover_at": now if row["handover"] is not None else None}
     tx.do(update(run).where(run.c.id == row["id"]).values(values))
-    end_waiting(tx, row)
+    end_waiting(tx, row, worked_by=row["pass_id"])
     if undoes:
         forget_fans(tx, row)
     parent = None if undoes else tell_parent(tx, row, output=None, error=request.error, status=status)

@@ -68,3 +68,16 @@ def test_the_index_gives_the_order(filled: SqlRunStore, act: str) -> None:
 def test_a_statement_of_the_hot_path_goes_by_keys(filled: SqlRunStore, name: str) -> None:
     """Design 2: what a step costs does not grow with the number of runs."""
     assert {index.rpartition("_")[2] for index in indexes_of([hot_plan(filled, name)])} == {"pkey"}
+
+
+@pytest.mark.parametrize("name", ["claim", "settle", "try again"])
+def test_a_plan_made_before_there_is_a_row_goes_by_the_whole_key(postgres_server: PostgresServer, name: str) -> None:
+    """Design 2: a connection keeps the first plan, and a new deployment's first steps would else be looked for among all of them."""
+    database = postgres_server.create_database()
+    bench = SqlBench(postgres_server.url(database))
+    nodes = [node for node in nodes_of(hot_plan(bench.store, name)) if node.get("Relation Name") == "pikkuflow_step"]
+    bench.close()
+    postgres_server.drop_database(database)
+    conditions = [node.get("Index Cond", "") for node in nodes if node["Node Type"] != "ModifyTable"]
+    assert conditions
+    assert all("run_id" in one and "name" in one for one in conditions)
