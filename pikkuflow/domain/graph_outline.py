@@ -27,7 +27,7 @@ def _line(graph: Graph) -> list[GraphNode] | None:
     following = graph.entry
     while following:
         node = graph.nodes[following[0]]
-        if len(following) > 1 or node.id in found or node.keys or node.recover or node.ignores:
+        if len(following) > 1 or node.id in found or node.keys or node.recover or node.ignores or node.on_failure:
             return None
         found[node.id] = node
         following = node.targets
