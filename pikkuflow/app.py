@@ -41,7 +41,7 @@ from pikkuflow.adapters.random_ids import RandomIds
 from pikkuflow.adapters.redis import RedisHints, RedisLeases, redis_url_of
 from pikkuflow.adapters.sql import DueColumnHints, SqlLeases, SqlRunStore
 from pikkuflow.adapters.system_clock import SystemClock
-from pikkuflow.domain.canvas import canvas_definition
+from pikkuflow.domain.canvas import CANVAS, canvas_definition
 from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version, dispatch_of, plan_of
 from pikkuflow.domain.duration import run_timeout_of
 from pikkuflow.domain.gate_act import AuditEntry
@@ -270,6 +270,10 @@ class PikkuFlow:
         Raises ``WorkflowNotFound``, and ``WorkflowDefinitionError`` when a Celery task took its name.
         """
         self.registry.get(name)
+        if name == CANVAS:
+            raise WorkflowDefinitionError(
+                f"{name!r} has no task.", hint="Start a canvas: pikku.durable(canvas).start()."
+            )
         task: Any = self.app.tasks[name]
         if not isinstance(task, WorkflowTask):
             raise WorkflowDefinitionError(

@@ -189,7 +189,7 @@ class _Builder:
         if not header:
             reaches = replace(came, value=[]) if came.value is _NOTHING else came
             return self.of(body, reaches, options)
-        made = self._members(header, came, options)
+        made = self._members(header, replace(came, before=()), options)
         ended = self.of(body, replace(made.came, before=(*came.before, *made.nodes)), options)
         return _Made(nodes=(*made.nodes, *ended.nodes), came=ended.came)
 

@@ -112,7 +112,10 @@ def _immutable(canvas: Any) -> Any:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_arguments_flow_as_in_the_table(stage: Stage, row: str) -> None:
-    """Issue E, Build 3; recipes 3: the value of the run, and the calls that made it, each once."""
+    """Issue E, Build 3; recipes 3: the value of the run, and the calls that made it, each once.
+
+    Pains 5 and 8 among them: fan-outs in fan-outs join, and those of one and none behave like any other.
+    """
     made = ROWS[row]
     run = stage.play(made.build(stage))
     assert run.result(timeout=0) == made.value

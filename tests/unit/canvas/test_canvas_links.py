@@ -167,6 +167,13 @@ class TestErrbacks:
         stage.play(_on_error(chord([stage.a.s(1), stage.b.s()], stage.c.s()), stage.told.s()))
         assert len([call for call in stage.calls if call[0] == "told"]) == 1
 
+    def test_a_header_that_never_began_is_not_told_of(self, stage: Stage) -> None:
+        """The members of a second group tell their errbacks of their own failures, not of the first group's."""
+        stage.says["a"] = BAD
+        second = chord([_on_error(stage.c.s(), stage.told.s()), stage.d.s()], stage.e.s())
+        stage.play(chord([stage.a.s(1), stage.b.s()], second))
+        assert stage.ends() == {"a": "failed", "b": "succeeded"}
+
     def test_each_member_of_a_group_tells_its_own(self, stage: Stage) -> None:
         """``group.on_error`` is the error handler of every member."""
         stage.says |= {"a": BAD, "b": BAD}

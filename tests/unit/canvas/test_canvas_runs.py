@@ -8,6 +8,8 @@ import pytest
 from celery import chain, chord, group
 
 from pikkuflow import RunCancelled, RunFailed, Workflow
+from pikkuflow.engine.execute_step import execute_step
+from pikkuflow.engine.orchestrate import orchestrate
 from pikkuflow.errors import WorkflowDefinitionError
 from tests.unit.canvas.stage import PLACES, Stage, staged
 
@@ -31,6 +33,34 @@ def test_lost_messages_cost_time_and_nothing_else() -> None:
             stage.world.work()
         assert run.result(timeout=0) == ["c", [["b", ["a", n]] for n in range(3)]]
         assert sorted(call[0] for call in stage.calls) == ["a"] * 3 + ["b"] * 3 + ["c"]
+
+
+def test_messages_that_come_twice_make_no_second_join() -> None:
+    """Pain 9: the header is delivered again, and again after its end; the body runs once, with one outcome of each member."""
+    with staged("away") as stage:
+        run = stage.pikku.durable(chord([stage.a.s(1), stage.b.s()], stage.c.s())).start(run_id="r1")
+        again: list[Any] = []
+        dispatcher = stage.world.dispatcher
+        while dispatcher.wakes or dispatcher.messages:
+            for wake in [*dispatcher.take_wakes()] * 2:
+                orchestrate(stage.world.runtime, [wake.id])
+            again += dispatcher.take_messages()
+            for steps in again:
+                named = [(step.name, step.attempt) for step in steps]
+                execute_step(stage.world.runtime, steps[0].run_id, named, steps[0].task, may_continue=True)
+        assert run.result(timeout=0) == ["c", [["a", 1], ["b"]]]
+        assert sorted(call[0] for call in stage.calls) == ["a", "b", "c"]
+
+
+def test_a_canvas_may_take_longer_than_any_result_is_kept() -> None:
+    """Pain 10: ten days between the members of a fan-out and its join; Celery keeps results for one."""
+    with staged("away") as stage:
+        canvas = chord([stage.a.s(1), stage.b.s().set(countdown=10 * 86_400)], stage.c.s())
+        run = stage.pikku.durable(canvas).start(run_id="r1")
+        stage.world.advance("9d")
+        assert [call[0] for call in stage.calls] == ["a"]
+        stage.world.advance("2d")
+        assert run.result(timeout=0) == ["c", [["a", 1], ["b"]]]
 
 
 def test_a_run_is_finished_by_a_worker_that_never_saw_its_canvas() -> None:
