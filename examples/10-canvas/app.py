@@ -1,5 +1,7 @@
 """The canvas you already have, as a durable run: started by itself, and as one step of a workflow."""
 
+from typing import Any
+
 from celery import Celery, chain, chord, group
 
 from pikkuflow import PikkuFlow, Workflow
@@ -29,7 +31,7 @@ def write(number: int, title: str) -> str:
 @pikku.workflow(name="canvas.report")
 def report(wf: Workflow, pages: int) -> str:
     """A canvas is one step here, and a run of its own."""
-    counted: int = wf.do("count", chord([fetch.s(page) for page in range(pages)], total.s()))
+    counted: Any = wf.do("count", chord([fetch.s(page) for page in range(pages)], total.s()))
     written: str = wf.do(write.s(counted, "total"))
     return written
 
