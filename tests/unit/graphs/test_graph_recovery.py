@@ -138,22 +138,22 @@ def test_every_item_of_a_fan_out_is_undone(stage: Stage) -> None:
 def test_a_nested_workflow_is_undone_as_one(stage: Stage) -> None:
     """T13.17, spec 2.12: a child that has completed undoes itself; one that failed has done so before its parent does."""
     stage.says = {"b": ValueError("dead")}
-    stage.graph("x", name="inner", x={"next": "y"}, y=None)
+    stage.graph("w", name="inner", w={"next": "y"}, y=None)
     stage.play(a={"task": "inner", "next": "b"}, b={**FAILS})
 
-    assert [line for line in stage.diary if line.startswith("un")] == ["unb?", "uny", "unx"]
+    assert [line for line in stage.diary if line.startswith("un")] == ["unb?", "uny", "unw"]
     assert stage.status == "compensated"
 
 
 def test_a_nested_workflow_that_fails_is_a_failed_node(stage: Stage) -> None:
     """Spec 2.4, 3.6: it may be recovered like any other; it has unwound itself."""
     stage.says = {"y": ValueError("dead"), "fix": _recovering}
-    stage.graph("x", name="inner", x={"next": "y"}, y={**FAILS})
+    stage.graph("w", name="inner", w={"next": "y"}, y={**FAILS})
     stage.play(a={"task": "inner", "recover": "fix"}, fix=None)
 
     assert stage.value("fix")[:2] == ["a", "a"]
     assert "dead" in stage.value("fix")[2]
-    assert [line for line in stage.diary if line.startswith("un")] == ["uny?", "unx"]
+    assert [line for line in stage.diary if line.startswith("un")] == ["uny?", "unw"]
     assert stage.status == "completed"
 
 
