@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hypothesis import event, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from pikkuflow.domain.graph import Graph
@@ -68,7 +68,7 @@ def graphs(draw: Any) -> Made:
     return Made(graph=replace(made, max_visits=_VISITS), trigger=trigger, draw=draw)
 
 
-@settings(max_examples=_EXAMPLES)
+@settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs())
 def test_the_planner_says_what_a_naive_interpreter_says(made: Made) -> None:
     """Issue E, Build 6; T13.5, T13.6, T13.12, T13.16: the same steps, in the same order, after the same ones, with the same values.
