@@ -144,12 +144,11 @@ class _Message:
             return
         try:
             found = self._rt.store.find_runs(left)
-        except Exception as error:  # noqa: BLE001 - an outage: they come back as those that were not reached
+            wake_runs(self._rt, [one.ref for one in found], at_most=pieces)
+        except Exception as error:  # noqa: BLE001 - the thread that watches must live; they come back as those that were not reached
             warn(self._rt, f"It could not be handed on, like {len(left) - 1} more: {error!r}", run_id=left[0])
             for run_id in left:
                 self._rt.hints.leave(run_id, SOON_SECONDS)
-            return
-        wake_runs(self._rt, [one.ref for one in found], at_most=pieces)
 
     def _is_over(self) -> bool:
         return self._rt.is_stopping() or self._seconds() >= self._rt.settings.pass_seconds
