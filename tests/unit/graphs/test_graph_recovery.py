@@ -10,7 +10,7 @@ from pikkuflow import current_step, ref
 from pikkuflow.domain.act import RunRef
 from pikkuflow.domain.ids import RunId
 from pikkuflow.errors import RunFailed
-from tests.unit.graphs.stage import Stage
+from tests.unit.graphs.stage import ON_WORKERS, Stage
 
 FAILS = {"retries": 0}
 
@@ -184,10 +184,9 @@ def test_an_unwind_rests_at_a_milestone(stage: Stage) -> None:
     assert stage.run.status().rested_at == "paid"
 
 
+@pytest.mark.parametrize("stage", ON_WORKERS, indirect=True)
 def test_a_stray_message_does_not_recover_twice(stage: Stage) -> None:
     """T13.16: a duplicate message fires the recover node once."""
-    if stage.place == "inline":
-        pytest.skip("no messages")
     stage.says = {"a": ValueError("boom")}
     flow = stage.graph(a={**FAILS, "recover": "fix"}, fix="s", s={"sleep": "1h"})
     stage.run = flow.using(run_id="r1").start(None)
@@ -201,10 +200,9 @@ def test_a_stray_message_does_not_recover_twice(stage: Stage) -> None:
     assert stage.status == "completed"
 
 
+@pytest.mark.parametrize("stage", ON_WORKERS, indirect=True)
 def test_a_cancelled_graph_is_undone(stage: Stage) -> None:
     """T13.17, spec 2.12: as any other run."""
-    if stage.place == "inline":
-        pytest.skip("nobody else can cancel it meanwhile")
     flow = stage.graph(a="b", b={"sleep": "1d", "next": "c"}, c=None)
     stage.run = flow.using(run_id="r1").start(None)
     stage.world.work()
