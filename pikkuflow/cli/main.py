@@ -20,6 +20,7 @@ from pikkuflow.cli.cancel import cancel
 from pikkuflow.cli.db import db
 from pikkuflow.cli.demo import demo
 from pikkuflow.cli.dev import dev
+from pikkuflow.cli.graph import graph
 from pikkuflow.cli.runs import list_, show, watch
 from pikkuflow.cli.steer import start, sweep
 from pikkuflow.cli.versions import versions
@@ -79,7 +80,23 @@ def _find(app: str) -> Any:
         raise click.UsageError(f"The Celery application {app!r} cannot be loaded: {error}") from error
 
 
-for _command in (approvals, approve, cancel, db, demo, dev, list_, resume, show, signal, start, sweep, versions, watch):
+for _command in (
+    approvals,
+    approve,
+    cancel,
+    db,
+    demo,
+    dev,
+    graph,
+    list_,
+    resume,
+    show,
+    signal,
+    start,
+    sweep,
+    versions,
+    watch,
+):
     flow.add_command(_command)
     _script.add_command(_command)
 

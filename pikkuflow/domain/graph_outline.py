@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pikkuflow.domain.graph import Graph, GraphNode
+from pikkuflow.domain.graph_input import TRIGGER
 from pikkuflow.domain.graph_names import step_name
+from pikkuflow.domain.graph_read import reads_of
 
 __all__ = ["outline_of"]
 
@@ -28,6 +30,9 @@ def _line(graph: Graph) -> list[GraphNode] | None:
     while following:
         node = graph.nodes[following[0]]
         if len(following) > 1 or node.id in found or node.keys or node.recover or node.ignores or node.on_failure:
+            return None
+        if any(one.node not in found for one in reads_of(node) if one.node != TRIGGER):
+            # What it waits for never comes: it is left out.
             return None
         found[node.id] = node
         following = node.targets

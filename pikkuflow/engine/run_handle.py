@@ -17,6 +17,7 @@ from pikkuflow.domain.summary import RunHead, RunSummary, head_of, planned_step,
 from pikkuflow.engine.approve import approve
 from pikkuflow.engine.call_off import call_off
 from pikkuflow.engine.find_run import check_owner, load_run
+from pikkuflow.engine.pictures import drawn, picture_of_stored_run
 from pikkuflow.engine.resume import resume
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.signal import send_signal
@@ -81,6 +82,19 @@ class Run(Generic[R]):
         self._load(rt)
         done = [step for step in rt.store.list_steps(self.run_id) if step.status is StepStatus.SUCCEEDED]
         return {step.name: None if step.result is None else rt.codec.decode(step.result) for step in done}
+
+    def picture(self, form: str = "mermaid") -> str:
+        """The run as a picture, with the status of each step: a graph's nodes, or what a function recorded in its order.
+
+        Args:
+            form: ``"mermaid"``, ``"dot"`` or ``"text"``.
+
+        Raises:
+            SettingError: there is no such form.
+            RunNotFound: there is no such run.
+        """
+        rt = self._runtime()
+        return drawn(picture_of_stored_run(rt, self._load(rt)), form)
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the run's end and return what its workflow returned (spec 10.3).

@@ -23,6 +23,9 @@ def test_the_page_about_graphs_runs_as_it_stands(tmp_path: Path) -> None:
     shown = run(sys.executable, "shop.py", cwd=tmp_path, environ=environ).stdout
     assert shown == "completed Parcel for Ada: [tea] [cup]\n"
 
+    (drawn,) = re.findall(r"\$ celery -A shop (flow graph shop\.order)\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert run(*celery("shop", *drawn[0].split()), cwd=tmp_path, environ=environ).stdout == drawn[1]
+
     script = (
         "from shop import pikku; refund = pikku.graph_file('refund.yaml'); "
         "print(refund.run_inline(name='Bob', total=200).results())"

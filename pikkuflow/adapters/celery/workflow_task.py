@@ -31,6 +31,7 @@ from pikkuflow.adapters.celery.starting import (
     trail_of,
 )
 from pikkuflow.domain.run import NewRun
+from pikkuflow.engine.pictures import drawn, picture_of_workflow
 from pikkuflow.engine.run_handle import Run
 from pikkuflow.engine.start import start_runs
 from pikkuflow.errors import DirectCallError, PikkuFlowError
@@ -131,6 +132,13 @@ class WorkflowTask(_Task, Generic[P, R]):
         return Starter(
             task=self, run_id=run_id, owner=owner, timeout=timeout, on_created=on_created, start_node=start_node
         )
+
+    def picture(self, form: str = "mermaid") -> str:
+        """The graph, or what a function plans, as a picture: ``"mermaid"``, ``"dot"`` or ``"text"``.
+
+        Raises ``WorkflowDefinitionError`` for a function without ``planned_steps``, and ``SettingError`` for another form.
+        """
+        return drawn(picture_of_workflow(extension_of(self.app).registry.get(self.pikkuflow_workflow)), form)
 
     def start_many(self, calls: Iterable[Call]) -> list[Run[R]]:
         """Start many runs with one insert and few messages.

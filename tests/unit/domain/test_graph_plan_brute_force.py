@@ -1,0 +1,135 @@
+"""The planner against a naive interpreter, over graphs with branches, joins, cycles, lists and recovery (issue E, Build 6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from pikkuflow.domain.graph import Graph
+from pikkuflow.domain.graph_input import ref
+from pikkuflow.domain.graph_moves import Begin, Ended, Part, Plan
+from pikkuflow.domain.ids import StepName
+from tests.unit.domain.naive_walk import Found, NaiveWalk
+from tests.unit.domain.walking import Strider, failed, gave, graph
+
+_KEYS = ("x", "y")
+_VISITS = 4
+_EXAMPLES = 200
+
+
+@dataclass
+class Made:
+    """A graph, what its runs are started with, and a source of outcomes and orders."""
+
+    graph: Graph
+    trigger: Any
+    draw: Any
+
+    def outcome(self, begin: Begin) -> Ended:
+        """How a step ends: mostly well, with a branch that mostly is one, and with what a list may be made of."""
+        node = begin.node
+        may_fail = bool(node.recover or node.ignores) or self.draw(st.integers(0, 19)) == 0
+        if may_fail and self.draw(st.integers(0, 2)) == 0:
+            return failed()
+        branch = self.draw(st.sampled_from([*_KEYS, *_KEYS, *_KEYS, None])) if node.keys else None
+        if branch is not None and self.draw(st.integers(0, 29)) == 0:
+            branch = "z"
+        return gave([begin.name] * self.draw(st.integers(0, 2)), branch)
+
+
+@st.composite
+def graphs(draw: Any) -> Made:
+    """Any graph of up to six nodes that may be defined: what leads back is chosen, what always follows leads on."""
+    ids = [f"n{at}" for at in range(draw(st.integers(1, 6)))]
+    some = st.lists(st.sampled_from(ids), max_size=2, unique=True)
+    nodes: dict[str, Any] = {}
+    for at, node_id in enumerate(ids):
+        later = st.lists(st.sampled_from(ids[at + 1 :]), max_size=2, unique=True) if ids[at + 1 :] else st.just([])
+        said: dict[str, Any] = {"input": [ref(one) for one in draw(st.one_of(st.just([]), some))]}
+        if draw(st.integers(0, 2)) == 0:
+            said["for_each"] = draw(
+                st.sampled_from(["trigger", "trigger", *map(ref, ids[:at]), ref(draw(st.sampled_from(ids)))])
+            )
+            said["mode"] = draw(st.sampled_from(["parallel", "sequential"]))
+            said["next"] = draw(later)
+        else:
+            said["next"] = draw(st.one_of(later, st.fixed_dictionaries(dict.fromkeys(_KEYS, some))))
+        if draw(st.booleans()):
+            said["recover"] = draw(st.one_of(st.just("ignore"), some))
+        nodes[node_id] = said
+    entry = draw(st.lists(st.sampled_from(ids), min_size=1, max_size=3, unique=True))
+    shuffled = draw(st.permutations(ids))
+    made = graph(entry, **{node_id: nodes[node_id] for node_id in shuffled})
+    trigger = draw(st.one_of(st.sampled_from([[1, 2], [1, 2, 3]]), st.sampled_from([[1, 2], [1], [], None])))
+    return Made(graph=replace(made, max_visits=_VISITS), trigger=trigger, draw=draw)
+
+
+@settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(graphs())
+def test_the_planner_says_what_a_naive_interpreter_says(made: Made) -> None:
+    """Issue E, Build 6; T13.5, T13.6, T13.12, T13.16: the same steps, in the same order, after the same ones, with the same values.
+
+    Whatever ends first; from what is recorded, as a fresh pass plans, and with the walk that went on. Both fail by the same node.
+    """
+    planner = Strider(made.graph, made.outcome, trigger=made.trigger, reloads=True)
+    naive = NaiveWalk(made.graph, made.trigger)
+    seen: Counter[str] = Counter()
+    while True:
+        plan, expected = planner.begin(), naive.plan()
+        if isinstance(expected, str) or plan.trouble is not None:
+            assert plan.trouble is not None
+            assert plan.trouble.step == expected
+            seen["trouble"] += 1
+            break
+        assert _said(plan) == _meant(expected)
+        for found in expected:
+            naive.begin(found)
+        for begin, found in zip(plan.begin, expected, strict=True):
+            assert planner.walk.taken(begin, made.graph.nodes[begin.node.id].input or []) == naive.taken(found)
+            seen[begin.part] += 1
+            seen["again"] += begin.ordinal > 0
+            seen["recovery"] += begin.recovers
+        assert planner.walk.open.keys() == naive.open.keys()
+        if not naive.open:
+            break
+        _end_one(made, planner, naive)
+    for what in +seen:
+        event(what)
+
+
+def _end_one(made: Made, planner: Strider, naive: NaiveWalk) -> None:
+    names = sorted(naive.open)
+    name = names[made.draw(st.integers(0, len(names) - 1))]
+    begin, found = planner.walk.open[StepName(name)], naive.open[name]
+    if begin.part is Part.LIST:
+        ended = naive.list_of(found)
+        members = planner.walk.members(begin)
+        assert [one for _, one in members if one.failure is not None][:1] == ([] if ended.failure is None else [ended])
+        if ended.failure is None:
+            assert [one.read() for _, one in members] == ended.read()
+    else:
+        ended = made.outcome(begin)
+    planner.end(name, ended)
+    naive.end(name, ended)
+
+
+def _said(plan: Plan) -> list[tuple[Any, ...]]:
+    return [
+        (
+            begin.name,
+            begin.after,
+            begin.recovers,
+            begin.ordinal,
+            begin.index if begin.part is Part.ITEM else None,
+            begin.part is Part.LIST,
+        )
+        for begin in plan.begin
+    ]
+
+
+def _meant(found: list[Found]) -> list[tuple[Any, ...]]:
+    return [(one.name, one.after, one.recovers, one.ordinal, one.index, one.is_list) for one in found]
