@@ -38,6 +38,7 @@ _WRITES: Final = (
     "settle_steps",
     "insert_runs",
 )
+_PASSES: Final = {"open_pass", "insert_steps", "close_pass"}
 _SENDS: Final = ("wake", "send_steps")
 _PLACES: Final = (None, None, None, "queue", "inline")
 _SECONDS: Final = (0.0, 0.0, 0.0, 0.1, 1.0, 5.0, 45.0)
@@ -48,6 +49,7 @@ _CALLED_OFF: Final = 0.3
 _LIMITED: Final = 0.25
 """How often steps and runs have timeouts."""
 _DETACHED: Final = 0.15
+_SENT: Final = 0.25
 _ENDS: Final = {"insert_runs", "start_child"}
 _MET: Final = 0.2
 """How often a run that starts as people look begins with what they answer early."""
@@ -69,6 +71,8 @@ class _Generator:
         self._has_limits = self._limits.random() < _LIMITED
         self._detached = Random(f"detached {seed}")
         self._detaches = self._detached.random() < _DETACHED
+        self._sent = Random(f"sent {seed}")
+        self._sends = self._sent.random() < _SENT
         self._seed = seed
         self._names = 0
         self._waits = 0
@@ -94,6 +98,7 @@ class _Generator:
             beats=r.choice((1, 1, 1, 2)),
             deaf=r.random() < 0.2,
             quick=self._is_quick,
+            sends=self._sends,
             faults=self._all_faults(sum(_size(start.parts) for start in starts), quiet=quiet),
         )
 
@@ -349,6 +354,8 @@ class _Generator:
             op = self._undo.choice(("cancel_run", "unwind_child", "get_step"))
         if self._has_limits and self._limits.random() < 0.2:
             op = self._limits.choice(("beat", "overdue_runs", "cancel_run", "claim_steps", "record"))
+        if self._sends and op in _PASSES and self._sent.random() < 0.6:
+            op = self._sent.choice(("advance", "advance", "preview_pass"))
         targeted = kind in _TARGETED
         return Fault(
             kind,

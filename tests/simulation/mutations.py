@@ -16,6 +16,7 @@ from pikkuflow.adapters.celery import node_lease
 from pikkuflow.adapters.memory import passes
 from pikkuflow.adapters.memory.run_store import MemoryRunStore
 from pikkuflow.domain.act import (
+    Advance,
     Closed,
     Closing,
     PassOpening,
@@ -199,6 +200,24 @@ def _send_no_more(self: Performer, _planned: Sequence[Any], *, chunk: int) -> bo
 _send = Performer._send
 _insert = Performer._insert
 
+
+# --- 11, 12: a pass that was never opened ----------------------------------------------------------------------------------------
+_advance = MemoryRunStore.advance
+
+
+def _advance_past_news(self: MemoryRunStore, ref: PassRef, advance: Advance) -> bool:
+    run = self._tables.runs.get(ref.run_id)
+    return _advance(self, ref, advance if run is None else replace(advance, news=run.news))
+
+
+def _advance_beside_a_pass(self: MemoryRunStore, ref: PassRef, advance: Advance) -> bool:
+    run = self._tables.runs[ref.run_id]
+    holds, run.pass_id = run.pass_id, None
+    done = _advance(self, ref, advance)
+    run.pass_id = holds
+    return done
+
+
 MUTATIONS: Final = (
     Mutation("read the steps before locking the run", patched((MemoryRunStore, "open_pass", _open_with_old_steps))),
     Mutation(
@@ -229,4 +248,6 @@ MUTATIONS: Final = (
         "send before the commit",
         patched((Performer, "_insert", _insert_after_sending), (Performer, "_send", _send_no_more)),
     ),
+    Mutation("advance past news that was not previewed", patched((MemoryRunStore, "advance", _advance_past_news))),
+    Mutation("advance while a pass has the run", patched((MemoryRunStore, "advance", _advance_beside_a_pass))),
 )

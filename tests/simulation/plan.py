@@ -266,4 +266,6 @@ class Plan:
     """Whatever observers and loggers are told makes them fail."""
     quick: bool = False
     """Its workflows are quick."""
+    sends: bool = False
+    """Every step that may be sent is sent (``pikkuflow_dispatch = "queue"``)."""
     faults: tuple[Fault, ...] = field(default=())

@@ -10,6 +10,7 @@ from pikkuflow.adapters.json_codec import JsonCodec
 from pikkuflow.adapters.memory.leases import MemoryLeases
 from pikkuflow.adapters.memory.run_store import MemoryRunStore
 from pikkuflow.domain.definition import Registry, WorkflowDefinition
+from pikkuflow.domain.status import Dispatch
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.ports import Clock, Hints, Leases, RunStore
 from pikkuflow.settings import Settings
@@ -169,6 +170,7 @@ class World:
                 run_lease_seconds=30.0,
                 step_lease_seconds=30.0,
                 node_lease_seconds=plan.node_lease_seconds,
+                dispatch=Dispatch.QUEUE if plan.sends else Dispatch.AUTO,
             ),
             holder=lambda: stage.process.holder,
             is_stopping=lambda: stage.process.node.is_stopping,

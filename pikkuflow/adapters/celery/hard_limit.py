@@ -1,4 +1,4 @@
-"""Hard time limits of dispatched steps: only the worker's main process learns of them (celery-notes 2.5, recipes 5)."""
+"""What only the worker's main process learns of the engine's messages: who took them, and their hard time limits (celery-notes 2.5)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,25 @@ from pikkuflow.adapters.celery.extension import extension_of
 from pikkuflow.adapters.celery.node import TimedOut
 from pikkuflow.domain.ids import RunId, StepName
 
-__all__ = ["StepRequest"]
+__all__ = ["PassRequest", "StepRequest"]
 
 
-class StepRequest(Request):
+class PassRequest(Request):
+    """The request of a ``pikkuflow.orchestrate`` message in the main process."""
+
+    def on_accepted(self, pid: Any, time_accepted: float) -> None:
+        """A child took it: should that die, its runs are looked at (``take_over_holder``)."""
+        request: Any = self
+        extension_of(request.app).node.in_hand[pid] = self._runs()
+        super().on_accepted(pid, time_accepted)
+
+    def _runs(self) -> tuple[RunId, ...]:
+        request: Any = self
+        (run_ids,) = request.args
+        return tuple(map(RunId, run_ids))
+
+
+class StepRequest(PassRequest):
     """The request of a ``pikkuflow.step`` message in the main process."""
 
     def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
@@ -35,3 +50,7 @@ class StepRequest(Request):
                 )
             )
         super().on_timeout(soft, timeout)
+
+    def _runs(self) -> tuple[RunId, ...]:
+        request: Any = self
+        return (RunId(request.args[0]),)

@@ -185,7 +185,8 @@ class Watch:
         dead = dead_children(self._children, now) - self._taken - late
         self._children |= now
         for pid in sorted(dead):
-            take_over_holder(self._rt, self._ext.node.holder(pid))
+            node = self._ext.node
+            take_over_holder(self._rt, node.holder(pid), in_hand=node.in_hand.pop(pid, ()))
             self._taken.add(pid)
         self._children = now | (self._children & late)
         self._taken &= now
