@@ -108,10 +108,15 @@ def test_a_graph_that_was_never_stored_fails_its_run(stage: Stage) -> None:
     resume(stage)
 
     assert (stage.status, stage.code) == ("compensated", "VERSION_NOT_FOUND")
-    error = stage.run.head().error
-    assert error is not None
-    assert started in error
-    assert stage.pikku.registry.get("flow").version in error
+    loaded = stage.pikku.registry.get("flow").version
+    stored = stage.world.store.get_run(stage.run.run_id)
+    assert stored is not None
+    assert stored.error is not None
+    assert stored.error.type == "pikkuflow.errors.VersionNotFound"
+    assert stored.error.message == (
+        f"Workflow 'flow' is now version {loaded}; the run was started with {started}, and that graph was never stored. "
+        "Start it again as a new run."
+    )
     assert stage.diary == ["a", "una"]
 
 
