@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.deployment import Deployment, attempts_of, steps_of
+from tests.acceptance.deployment import Deployment, attempts_of, step_of, steps_of, wait_for_status
 
 pytestmark = pytest.mark.celery
 
@@ -68,3 +68,25 @@ def _states(shop: Any, run: Any) -> list[dict[str, Any]]:
 def _rows(shop: Any, run: Any) -> list[tuple[Any, ...]]:
     """What must be the same wherever a run is worked."""
     return [(row.name, row.status, row.attempt, row.args, row.result, row.from_step) for row in steps_of(shop, run)]
+
+
+@pytest.mark.slow
+def test_a_node_that_fails_is_tried_as_often_as_it_says(deployment: Deployment, ending: str) -> None:
+    """V2a, V2b, V2c, V2d, T13.11: for a node as for a function's step; one key over all attempts, and the effect once."""
+    deployment.worker("graphs_old")
+    shop = deployment.load("graphs_old")
+    runs = {
+        (name, attempt): shop.pikku.workflow_named(f"graphs.{name}{ending}").start(attempt=attempt)
+        for name, attempt in (("tried", 3), ("once", 2), ("defaults", 3), ("defaults", 99))
+    }
+    executions = {("tried", 3): 3, ("once", 2): 1, ("defaults", 3): 3, ("defaults", 99): 6}
+    for case, run in runs.items():
+        wait_for_status(run, "completed", "failed", seconds=90)
+        tried = deployment.journal("tried", run=run)
+        assert [line["attempt"] for line in tried] == list(range(1, executions[case] + 1))
+        assert len({line["key"] for line in tried}) == 1
+        ended_well = case in {("tried", 3), ("defaults", 3)}
+        assert run.status().status == ("completed" if ended_well else "failed")
+        assert len(deployment.journal("effect", run=run)) == ended_well
+        assert [row.status for row in attempts_of(shop, run, "work")][:-1] == ["failed"] * (executions[case] - 1)
+        assert step_of(shop, run, "work").place.startswith(PLACES[ending])

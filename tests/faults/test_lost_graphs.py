@@ -31,7 +31,7 @@ def _sweeps(shop: Any) -> bool:
 
 @pytest.mark.parametrize("ending", ["", ".queue"], ids=["in place", "dispatched"])
 def test_a_killed_machines_node_is_worked_by_another_after_its_lease(deployment: Deployment, ending: str) -> None:
-    """V6.3: as V6.1 for a node: killed with its worker at attempt 1; only a sweep after the lapse brings it back; what was done stands."""
+    """V6 (V6.3): as V6.1 for a node: killed with its worker; only a sweep after the lapse brings it back; what was done stands."""
     deployment.processes.env.update(ONLY_SWEEPS)
     first = deployment.worker("graphs_old", name="first")
     shop = deployment.load("graphs_old")

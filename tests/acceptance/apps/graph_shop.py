@@ -31,6 +31,13 @@ HANG: dict[str, Any] = {
     "work": {"task": "graphs.hang_until", "input": [ref("trigger", "attempt")], "record_start": True, "next": "after"},
     "after": {"task": "graphs.echo", "input": [ref("work", "attempt")]},
 }
+TRIES: dict[str, dict[str, Any]] = {
+    "tried": {"retries": 3, "retry_delay": 0.1},
+    "once": {"retries": 0},
+    "defaults": {},
+}
+"""Graphs of one node ``work`` that fails before the attempt in the trigger, by what they say of retries."""
+
 ORDERS: dict[Code, dict[str, Any]] = {
     "old": {
         "reserve": {"task": "graphs.echo", "input": ["reserved"], "next": "night"},
@@ -55,6 +62,9 @@ def shop(code: Code) -> tuple[Celery, PikkuFlow]:
     for dispatch, ending in ((None, ""), ("queue", ".queue")):
         for name, nodes in (("rounds", ROUNDS), ("hang", HANG), ("order", ORDERS[code]), ("lost", ORDERS[code])):
             pikku.graph(f"graphs.{name}{ending}", nodes=nodes, entry=next(iter(nodes)), dispatch=dispatch)
+        for name, retries in TRIES.items():
+            work = {"task": "graphs.fail_until", "input": [ref("trigger", "attempt")], **retries}
+            pikku.graph(f"graphs.{name}{ending}", nodes={"work": work}, entry="work", dispatch=dispatch)
         _add_functions(pikku, code, dispatch, ending)
     return app, pikku
 
@@ -79,6 +89,15 @@ def _add_tasks(app: Celery, code: Code) -> None:
         chosen = "good" if tries == 3 else "again"
         current_step().branch(chosen)
         return chosen
+
+    @app.task(name="graphs.fail_until", shared=False)
+    def fail_until(attempt: int) -> int:
+        step = current_step()
+        note_step("tried")
+        if step.attempt < attempt:
+            raise ConnectionError(f"attempt {step.attempt} failed")
+        note_step("effect")
+        return step.attempt
 
     @app.task(name="graphs.hang_until", shared=False)
     def hang_until(attempt: int) -> dict[str, int]:

@@ -365,7 +365,7 @@ def test_quick_nodes_are_written_together_with_their_branches() -> None:
 
 
 def test_an_entry_that_is_declared_may_be_chosen(stage: Stage) -> None:
-    """T13.2: only ids listed as entries are accepted; without a choice all of them begin."""
+    """T13.2, T15.1: only ids listed as entries are accepted; without a choice all of them begin."""
     flow = stage.graph(["a", "b"], a=None, b="c", c=None)
     with pytest.raises(PikkuFlowError, match="'c' is no entry"):
         flow.using(start_node="c").start(None)

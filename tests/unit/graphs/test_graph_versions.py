@@ -76,7 +76,7 @@ def test_a_start_with_a_hash_that_is_not_loaded_stores_nothing(stage: Stage) -> 
 
 
 def test_a_run_finishes_on_the_graph_that_it_was_started_with(stage: Stage) -> None:
-    """T14.4: the definition that is loaded has another hash, and is not what the run goes on with."""
+    """T14.4, T1.6: the definition that is loaded has another hash, and is not what the run goes on with."""
     wait_then_send(stage)
     change(stage)
     resume(stage)
