@@ -67,6 +67,10 @@ BROKEN: Mapping[str, tuple[Graph, str]] = {
         {"entry": "a", "nodes": {"a": T | {"next": "b"}, "b": T | {"next": "a"}}},
         "Node 'a' begins itself again for ever (a -> b -> a): no node of this cycle chooses what follows",
     ),
+    "an option that no step can carry": (
+        {"entry": "a", "nodes": {"a": T | {"options": {"link": "do"}}}},
+        "Node 'a' has the option link, which no step can carry. Write what comes next as another step.",
+    ),
     "an ambiguous template": (
         {"entry": "a", "nodes": {"a": T | {"next": "to Bob"}, "to ${x}": T, "${x} Bob": T}},
         "Node 'a' names a next that is more than one node: 'to Bob' fits 'to ${x}' and '${x} Bob'",
