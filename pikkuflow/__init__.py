@@ -46,6 +46,7 @@ from pikkuflow.errors import (
     StoreUnavailable,
     TaskNotFound,
     VersionConflict,
+    VersionNotFound,
     WorkflowDefinitionError,
     WorkflowNotFound,
 )
@@ -100,6 +101,7 @@ __all__ = [
     "TaskNotFound",
     "Undo",
     "VersionConflict",
+    "VersionNotFound",
     "Workflow",
     "WorkflowDefinitionError",
     "WorkflowNotFound",

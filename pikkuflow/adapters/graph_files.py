@@ -6,7 +6,8 @@ The shape that is accepted is published as ``pikkuflow/graph.schema.json``, for 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Hashable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -19,6 +20,9 @@ from pikkuflow.errors import SettingError, WorkflowDefinitionError
 __all__ = ["checked_node", "graph_schema", "read_graph_file"]
 
 _SCHEMA: Final = 1
+
+_FORM_TRIED: Final = re.compile(r"constrained-\w+|ReferenceFields|(list|dict|nullable|union)\[.*")
+"""What pydantic puts into the place of an error for each of several forms that it tried."""
 
 Text = Annotated[str, Field(min_length=1, strict=True)]
 Several = Text | list[Text]
@@ -114,8 +118,9 @@ def read_graph_file(path: str | Path) -> dict[str, Any]:
         OSError: it cannot be read.
     """
     file = Path(path)
-    text = file.read_text(encoding="utf-8")
+    written = file.read_bytes()
     try:
+        text = written.decode("utf-8-sig")
         said = _yaml(text) if file.suffix in {".yaml", ".yml"} else json.loads(text, object_pairs_hook=_mapping)
         GraphFields.model_validate(said)
     except ValidationError as error:
@@ -123,6 +128,8 @@ def read_graph_file(path: str | Path) -> dict[str, Any]:
         raise WorkflowDefinitionError(f"Graph file {file.name}: {where or 'the whole'} is wrong: {why}.") from None
     except ValueError as error:
         raise WorkflowDefinitionError(f"Graph file {file.name} cannot be read: {error}") from None
+    except RecursionError:
+        raise WorkflowDefinitionError(f"Graph file {file.name} cannot be read: it is nested too deeply.") from None
     return {key: value for key, value in said.items() if key not in {"$schema", "schema"} and value is not None}
 
 
@@ -134,7 +141,7 @@ def graph_schema() -> dict[str, Any]:
 def _first(error: ValidationError) -> tuple[str, str]:
     """Where the first thing is that is wrong, and what: of a choice between forms, the one that came the furthest."""
     found = max(error.errors(include_url=False, include_context=False), key=lambda one: len(one["loc"]))
-    places = [str(part) for part in found["loc"]]
+    places = [str(part) for part in found["loc"] if not _FORM_TRIED.fullmatch(str(part))]
     said = str(found["msg"])
     why = said[:1].lower() + said[1:]
     # YAML reads yes, no and on as true and false.
@@ -144,6 +151,8 @@ def _first(error: ValidationError) -> tuple[str, str]:
 def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
+        if not isinstance(key, Hashable):
+            raise ValueError(f"{key!r} is no key")  # noqa: TRY004 - of a file, as everything else that is wrong with it
         if key in made:
             raise ValueError(f"{key!r} is in it twice")
         made[key] = value

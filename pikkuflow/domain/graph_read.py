@@ -40,6 +40,8 @@ _RESERVED: Final = frozenset({TRIGGER, ITEM, FAILURE, UNKNOWN, IGNORE})
 _LONGEST_ID: Final = 200
 """Characters: with a number and an item it is a key in every database."""
 
+_OTHERS: Final = "It was stored by another release of pikkuflow, which can still run it."
+
 _APPROVAL_KEYS: Final = ("decided", "expired")
 
 
@@ -98,14 +100,13 @@ def graph_from_json(name: str, text: str) -> Graph:
     try:
         said = json.loads(text)
         form = said.pop("schema")
+        if form == FORM:
+            return graph_of(name, **said)
     except (ValueError, AttributeError, KeyError, TypeError) as error:
-        raise WorkflowDefinitionError(f"What is stored of graph {name!r} is no graph: {error!r}.") from None
-    if form != FORM:
         raise WorkflowDefinitionError(
-            f"Graph {name!r} is stored in form {form!r}, and this is form {FORM}.",
-            hint="It was stored by another release of pikkuflow, which can still run it.",
-        )
-    return graph_of(name, **said)
+            f"What is stored of graph {name!r} is no graph: {error!r}.", hint=_OTHERS
+        ) from None
+    raise WorkflowDefinitionError(f"Graph {name!r} is stored in form {form!r}, and this is form {FORM}.", hint=_OTHERS)
 
 
 def _fields(said: Node | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -166,7 +167,7 @@ def _check_node(node: GraphNode, nodes: Mapping[str, GraphNode]) -> None:
             allowed = ", ".join(sorted(_ALL | _OWN[node.kind]))
             raise broken(node.id, f"has a field {name!r}, which does not belong to it", f"It may have {allowed}.")
     try:
-        check_step_name(node.id)
+        check_step_name(node.what if node.kind is StepKind.MILESTONE else node.id)
         step_name(node, 0)
         _check_values(node.fields, node.kind)
     except (PikkuFlowError, TypeError, ValueError) as error:

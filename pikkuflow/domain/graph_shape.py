@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from pikkuflow.domain.graph import Graph
+from pikkuflow.domain.graph import Graph, GraphNode
 
 __all__ = ["Shape", "endless_ring", "shape_of"]
 
@@ -21,7 +21,7 @@ class Shape:
     """What the planner asks of a graph's form."""
 
     def __init__(self, graph: Graph) -> None:
-        self._edges: Edges = {node.id: node.targets for node in graph.nodes.values()}
+        self._edges: Edges = {node.id: _targets(node) for node in graph.nodes.values()}
         self._rings = _rings(self._edges)
         self._back = _back_edges(self._edges, graph.entry)
         self._onward: dict[str, frozenset[str]] = {}
@@ -62,6 +62,12 @@ def endless_ring(graph: Graph) -> tuple[str, ...]:
         if any(rings[target] == rings[node_id] for target in targets):
             return tuple(one for one in always if rings[one] == rings[node_id])
     return ()
+
+
+def _targets(node: GraphNode) -> tuple[str, ...]:
+    """As ``node.targets``, but branches in the order of their keys: a mapping's own is no part of the version, and decides nothing."""
+    ahead = (edge.target for edge in sorted(node.next, key=lambda edge: edge.key or ""))
+    return tuple(dict.fromkeys([*ahead, *node.recover, *node.on_failure]))
 
 
 def _reached(edges: Edges, start: str) -> frozenset[str]:

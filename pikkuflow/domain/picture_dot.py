@@ -72,5 +72,6 @@ def _edge(edge: PictureEdge) -> str:
 
 
 def _quoted(*lines: str) -> str:
-    escaped = (one_line(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    # Graphviz reads HTML entities in any text, and its SVG is no XML where it does not know one.
+    escaped = (one_line(line).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return '"' + "\\n".join(escaped) + '"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from pikkuflow.errors import StepNameError
@@ -41,6 +42,8 @@ UNDO_SUFFIX: Final = ":compensate"
 
 _HINT: Final = "A name holds no '[' or '#', begins with no '__' and does not end in ':compensate'."
 
+_UNKEPT: Final = re.compile("[\x00\ud800-\udfff]")
+
 
 def check_step_name(name: object) -> str:
     """The name that a user gave, when it may be used.
@@ -61,8 +64,12 @@ def check_step_name(name: object) -> str:
 def check_derived_name(name: str) -> str:
     """A name taken from a task or a state key, which must not look like a repeat, a map's member or an undoing.
 
-    Raises ``StepNameError``.
+    Raises ``StepNameError``, also for one with a character that no database keeps.
     """
     if "[" in name or "#" in name or name.endswith(UNDO_SUFFIX):
         raise StepNameError(f"Step name {name!r} has a shape kept for the engine.", hint=_HINT)
+    if not name.isprintable() and _UNKEPT.search(name):
+        raise StepNameError(
+            f"Step name {name!r} has a character that cannot be stored.", hint="Leave out NUL and halves of pairs."
+        )
     return name

@@ -6,23 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from pikkuflow.domain.act import PassRef
 from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.graph import Graph
 from pikkuflow.domain.graph_read import graph_from_json
+from pikkuflow.domain.history import History
 from pikkuflow.domain.run import NewRun, Run
 from pikkuflow.domain.status import SuspendCode
 from pikkuflow.domain.version import VersionKind
 from pikkuflow.engine.describe_error import failure_of
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.versions import described
-from pikkuflow.errors import VersionConflict, WorkflowDefinitionError
+from pikkuflow.errors import VersionConflict, VersionNotFound, WorkflowDefinitionError
 from pikkuflow.replay.outcome import Failed
 from pikkuflow.replay.park import Parked, ParkReason
 
-__all__ = ["VERSION_NOT_FOUND", "own_version", "store_graph", "store_graphs"]
-
-VERSION_NOT_FOUND: Final = "VERSION_NOT_FOUND"
-"""The code of a run whose graph has changed and was never stored."""
+__all__ = ["own_version", "store_graph", "store_graphs"]
 
 _MOST_KEPT: Final = 1_000
 
@@ -50,24 +49,39 @@ def store_graph(rt: Runtime, definition: WorkflowDefinition) -> None:
     _keep(rt, key, definition.graph)
 
 
-def own_version(rt: Runtime, run: Run, definition: WorkflowDefinition) -> WorkflowDefinition | Failed:
+def own_version(rt: Runtime, history: History, definition: WorkflowDefinition) -> WorkflowDefinition | Failed:
     """What the run goes on with: what is loaded, or the graph that it was started with; or how it fails.
 
     A function's run goes on under changed code unless ``version_policy`` is ``"fail"``: its calls are compared (D17). The store is asked
-    only when the versions differ, and once for a version. Parks when what is stored cannot be read by this release.
+    only when the versions differ, and once for a version. A child run whose parent's worker did not know its workflow has no version:
+    it gets that of the worker which is the first to work it. Parks when what is stored cannot be read by this release, or another pass
+    took the run.
 
     Raises ``StoreUnavailable``.
     """
-    if not run.version or run.version == definition.version:
+    run = history.run
+    if not run.version:
+        _give_version(rt, history, definition)
+        return definition
+    if run.version == definition.version:
         return definition
     stored = _stored(rt, run, definition)
     if isinstance(stored, Graph):
         return replace(definition, graph=stored, version=run.version)
     if stored is None and definition.graph is not None:
-        return Failed(_conflict(run, definition, "and that graph was never stored"), code=VERSION_NOT_FOUND)
+        return Failed(_not_found(run, definition))
     if rt.settings.version_policy == "fail":
-        return Failed(_conflict(run, definition, 'and is not resumed under pikkuflow_version_policy = "fail"'))
+        return Failed(_conflict(run, definition))
     return definition
+
+
+def _give_version(rt: Runtime, history: History, definition: WorkflowDefinition) -> None:
+    if history.steps:
+        # Nobody knows what they were recorded on: they are compared with what is loaded.
+        return
+    store_graph(rt, definition)
+    if not rt.store.give_version(PassRef(run_id=history.run.id, pass_id=history.pass_id), definition.version):
+        raise Parked(ParkReason.SUPERSEDED)
 
 
 def _stored(rt: Runtime, run: Run, definition: WorkflowDefinition) -> Graph | VersionKind | None:
@@ -102,9 +116,22 @@ def _read(run: Run, text: str) -> Graph:
         raise Parked(ParkReason.SUSPENDED, code=code, failure=replace(failure_of(error), code=code)) from None
 
 
-def _conflict(run: Run, definition: WorkflowDefinition, why: str) -> VersionConflict:
+def _conflict(run: Run, definition: WorkflowDefinition) -> VersionConflict:
     return VersionConflict(
-        f"Workflow {run.workflow!r} is now version {definition.version}; the run was started with {run.version}, {why}.",
+        f'{_moved_on(run, definition)}, and is not resumed under pikkuflow_version_policy = "fail".',
         run.workflow,
         run.version,
     )
+
+
+def _not_found(run: Run, definition: WorkflowDefinition) -> VersionNotFound:
+    return VersionNotFound(
+        f"{_moved_on(run, definition)}, and that graph was never stored.",
+        run.workflow,
+        run.version,
+        hint="Start it again as a new run.",
+    )
+
+
+def _moved_on(run: Run, definition: WorkflowDefinition) -> str:
+    return f"Workflow {run.workflow!r} is now version {definition.version}; the run was started with {run.version}"

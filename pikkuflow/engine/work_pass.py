@@ -249,7 +249,7 @@ class _Pass:
     def _outcome(self, p: OpenPass, definition: WorkflowDefinition) -> Outcome | None:
         rt = self._rt
         try:
-            own = own_version(rt, p.run, definition)
+            own = own_version(rt, p.history, definition)
             if isinstance(own, Failed):
                 return own
             outcome = replay(

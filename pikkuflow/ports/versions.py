@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from pikkuflow.domain.act import PassRef
 from pikkuflow.domain.version import NewVersion, OpenRuns, StoredVersion
 
 __all__ = ["VersionStore"]
@@ -18,6 +19,13 @@ class VersionStore(Protocol):
 
     def store_version(self, *versions: NewVersion) -> None:
         """Store each version unless it is there, all in one transaction. What is there is never overwritten, and no error (T17.7)."""
+        ...
+
+    def give_version(self, ref: PassRef, version: str) -> bool:
+        """The run, whose starter did not know its workflow, is of this version from now on; fenced by the pass.
+
+        Doing it again is the same. False: fenced, or the run has another version; nothing written.
+        """
         ...
 
     def get_version(self, workflow: str, version: str) -> StoredVersion | None:

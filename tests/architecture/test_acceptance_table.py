@@ -54,6 +54,26 @@ def test_what_is_called_tested_is_a_test_that_says_so(identifier: str, where: st
         )
 
 
+GRAPHS = re.compile(r"T13\.\d+|T14\.\d+|T8\.3|T15\.1|T1\.6|V2|V3|V4|V6|V10")
+"""What issue E promises of graphs in place and dispatched. Of V8 both kinds are in one test."""
+MAKES_NO_RUN = {"T13.3"}
+_PLACES = re.compile(r"^def test_\w+\([^)]*\b(stage|place|ending|leaves|dispatch|options): ", flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "where"),
+    [
+        (one, where)
+        for one, state, where in ROWS
+        if state == "tested" and GRAPHS.fullmatch(one) and one not in MAKES_NO_RUN
+    ],
+)
+def test_what_is_promised_of_graphs_is_asked_in_place_and_dispatched(identifier: str, where: str) -> None:
+    """One test of the row at least is given the place where the steps are worked."""
+    named = re.findall(r"`([^`:]+)::([^`]+)`", where)
+    assert any(_PLACES.search(_tests_of(path)[test]) for path, test in named), identifier
+
+
 def test_what_does_not_apply_says_why() -> None:
     """A reason, with the decision it follows from."""
     reasons = [(identifier, why) for identifier, state, why in ROWS if state == "n/a"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,3 +118,28 @@ def test_deleting_a_run_leaves_its_version(scene: Scene) -> None:
     assert scene.store.delete_run(ref.run_id)
 
     assert scene.store.get_version("shop.order", "abc") is not None
+
+
+def test_a_run_without_a_version_is_given_one_by_its_pass(scene: Scene) -> None:
+    """Spec 3.7: it keeps the first that it gets, and everything else that it has; doing it again is the same."""
+    ref = scene.begin(version="")
+    before = scene.run()
+
+    assert scene.store.give_version(ref, "abc")
+    assert scene.store.give_version(ref, "abc")
+    assert not scene.store.give_version(ref, "other")
+
+    given = scene.run()
+    assert given.version == "abc"
+    assert replace(given, version="", updated_at=before.updated_at) == before
+
+
+def test_only_the_pass_that_owns_a_run_gives_it_a_version(scene: Scene) -> None:
+    """Design 3.3: fenced like every other write of a pass; a run that was started with a version keeps it."""
+    scene.begin(version="")
+
+    assert not scene.store.give_version(scene.ref(by="p2"), "abc")
+    assert not scene.store.give_version(scene.ref("none"), "abc")
+    assert scene.run().version == ""
+    assert not scene.store.give_version(scene.begin("r2", version="v1"), "abc")
+    assert scene.run("r2").version == "v1"

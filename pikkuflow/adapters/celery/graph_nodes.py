@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from celery import Celery, Task
 
 from pikkuflow.adapters.celery.lazy_tasks import is_lazy, lazy_name
+from pikkuflow.adapters.celery.message_options import REFUSED_OPTIONS
 from pikkuflow.adapters.graph_files import checked_node
 from pikkuflow.domain.definition import WorkflowDefinition, dispatch_of
 from pikkuflow.domain.duration import run_timeout_of
@@ -30,9 +31,15 @@ def plain_nodes(nodes: Nodes, app: Celery | None = None) -> dict[str, Mapping[st
 
     Raises ``WorkflowDefinitionError``, which names the node and the field.
     """
-    return {
-        str(node_id): checked_node(str(node_id), _plain(str(node_id), said, app)) for node_id, said in nodes.items()
-    }
+    return {str(node_id): _checked(str(node_id), _plain(str(node_id), said, app)) for node_id, said in nodes.items()}
+
+
+def _checked(node_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    fields = checked_node(node_id, said)
+    for key, hint in REFUSED_OPTIONS.items():
+        if (fields.get("options") or {}).get(key):
+            raise WorkflowDefinitionError(f"Node {node_id!r} has the option {key}, which no step can carry.", hint=hint)
+    return fields
 
 
 def _plain(node_id: str, said: Node | Mapping[str, Any], app: Celery | None) -> dict[str, Any]:

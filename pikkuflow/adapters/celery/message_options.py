@@ -19,6 +19,7 @@ __all__ = [
     "DESTINATION",
     "LIMITS",
     "PUBLISHED",
+    "REFUSED_OPTIONS",
     "Destination",
     "as_json",
     "destination_of",
@@ -27,6 +28,13 @@ __all__ = [
 ]
 
 DESTINATION: Final = ("queue", "exchange", "exchange_type", "routing_key")
+REFUSED_OPTIONS: Final = {
+    "link": "Write what comes next as another step.",
+    "link_error": "Catch StepFailed in the workflow instead.",
+    "task_id": "A step's id is its invocation id; a signature that was frozen or applied cannot be a step.",
+}
+"""What the signature of a step cannot carry, and what to do instead (design 1)."""
+
 LIMITS: Final = ("time_limit", "soft_time_limit")
 PUBLISHED: Final = (*DESTINATION, "priority", "compression", "delivery_mode")
 """Options that Celery's publisher takes as they are."""

@@ -9,11 +9,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from celery import Celery, Task
 
 from pikkuflow.adapters.celery.canvas import Canvases
+from pikkuflow.adapters.celery.message_options import REFUSED_OPTIONS
 from pikkuflow.adapters.schemas import schema_of
 from pikkuflow.domain.canvas import CANVAS
 from pikkuflow.domain.canvas_read import Kind, kind_of
@@ -25,12 +26,6 @@ from pikkuflow.errors import WorkflowDefinitionError
 from pikkuflow.replay.options import StepOptions
 
 __all__ = ["SignatureTranslator"]
-
-_REFUSED: Final = {
-    "link": "Write what comes next as another step.",
-    "link_error": "Catch StepFailed in the workflow instead.",
-    "task_id": "A step's id is its invocation id; a signature that was frozen or applied cannot be a step.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +88,7 @@ class SignatureTranslator:
             call = self._of_task(CANVAS, (), {}, {}, (name or str(kind_of(what)), options))
             return replace(call, canvas=lambda: self._canvases.run_of(what, items))
         own = what.get("options") or {}
-        for key, hint in _REFUSED.items():
+        for key, hint in REFUSED_OPTIONS.items():
             if own.get(key):
                 raise WorkflowDefinitionError(f"A step's signature ({task}) cannot carry {key}.", hint=hint)
         args = tuple(what.get("args") or ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from pikkuflow.adapters.memory.tables import Tables
+from pikkuflow.domain.act import PassRef
 from pikkuflow.domain.version import NewVersion, OpenRuns, StoredVersion
 
 __all__ = ["VersionActs"]
@@ -28,6 +29,15 @@ class VersionActs:
                     created_at=now,
                 )
                 self._tables.versions.setdefault((new.workflow, new.version), stored)
+
+    def give_version(self, ref: PassRef, version: str) -> bool:
+        """The run that had none is of this version. False: fenced, or it has another."""
+        with self._tables.lock:
+            run = self._tables.runs.get(ref.run_id)
+            if run is None or run.pass_id != ref.pass_id or run.version not in {"", version}:
+                return False
+            run.version = version
+            return True
 
     def get_version(self, workflow: str, version: str) -> StoredVersion | None:
         """The version, or None."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from pikkuflow.adapters.sql.database import Database, Transaction
 from pikkuflow.adapters.sql.tables import run
 from pikkuflow.adapters.sql.tables import version as version_table
+from pikkuflow.domain.act import PassRef
 from pikkuflow.domain.status import SETTLED_RUN, RunStatus
 from pikkuflow.domain.version import NewVersion, OpenRuns, StoredVersion, VersionKind
 
@@ -27,6 +28,10 @@ class VersionActs:
         """Store each version unless it is there."""
         if versions:
             self.database.write(lambda tx: _store(tx, versions))
+
+    def give_version(self, ref: PassRef, version: str) -> bool:
+        """The run that had none is of this version. False: fenced, or it has another."""
+        return self.database.write(lambda tx: _give(tx, ref, version))
 
     def get_version(self, workflow: str, version: str) -> StoredVersion | None:
         """The version, or None."""
@@ -55,6 +60,14 @@ def _store(tx: Transaction, versions: Sequence[NewVersion]) -> None:
                 "created_at": now,
             },
         )
+
+
+def _give(tx: Transaction, ref: PassRef, version: str) -> bool:
+    row = tx.lock_run(ref.run_id)
+    if row is None or row["pass_id"] != ref.pass_id or row["version"] not in {"", version}:
+        return False
+    tx.do(update(run).where(run.c.id == ref.run_id).values(version=version))
+    return True
 
 
 def _get(tx: Transaction, workflow: str, version: str) -> StoredVersion | None:

@@ -16,7 +16,7 @@ from uuid import uuid4
 from celery import Celery
 from sqlalchemy import create_engine, text
 
-from pikkuflow import PikkuFlow, Workflow, current_step
+from pikkuflow import PikkuFlow, Workflow, current_step, ref
 from tests.acceptance.apps.configured import configure
 from tests.acceptance.apps.journal import note, note_step
 from tests.faults import tracing
@@ -63,6 +63,13 @@ def on_the_tick(value: int, tick: float = 0.5) -> int:
     time.sleep(tick - time.time() % tick)
     note_step("done")
     return value * value
+
+
+@app.task(name="faulty.same")
+def same(value: Any) -> Any:
+    """Give it back."""
+    note_step("begun")
+    return value
 
 
 @app.task(name="faulty.late", acks_late=True)
@@ -229,6 +236,22 @@ def phases(wf: Workflow, seconds: float, nap: float) -> list[str]:
 def fan(wf: Workflow, /, task: str, items: list[Any], **options: Any) -> Any:
     """Many steps named ``work`` at once."""
     return wf.map(app.tasks[task], items, name="work", **options)
+
+
+ticks = [
+    pikku.graph(
+        f"faulty.ticks{ending}",
+        entry="before",
+        dispatch=dispatch,
+        nodes={
+            "before": {"task": "faulty.same", "next": "ticks"},
+            "ticks": {"task": "faulty.on_the_tick", "for_each": "before", "next": "after"},
+            "after": {"task": "faulty.same", "input": [ref("ticks")]},
+        },
+    )
+    for dispatch, ending in ((None, ""), ("queue", ".queue"))
+]
+"""A fan-out between two single steps, which are worked in place, or dispatched."""
 
 
 @pikku.workflow(name="faulty.row")

@@ -157,6 +157,8 @@ def test_a_wrong_field_is_named_with_its_node(pikku: PikkuFlow, nodes: Any, mess
         ("name: x\nentry: a\nnodes: {a: {task: t, next: {yes: a}}}", "a key is text: write it in quotes"),
         ("[1, 2]", "Graph file g.yaml: the whole is wrong"),
         ("{", "Graph file g.yaml cannot be read"),
+        ("name: x\nentry: a\nnodes:\n  ? [a]\n  : {task: t}", "Graph file g.yaml cannot be read: ['a'] is no key"),
+        ("name: x\nentry: a\nnodes: {a: {sleep: -1}}", "Graph file g.yaml: nodes.a.sleep is wrong: input should be"),
     ],
 )
 def test_a_file_that_is_no_graph_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -167,6 +169,33 @@ def test_a_file_that_is_no_graph_is_refused(tmp_path: Path, text: str, message: 
         read_graph_file(tmp_path / "g.yaml")
 
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ('{"name": "ä"}'.encode("latin-1"), "Graph file g.json cannot be read: 'utf-8' codec"),
+        (b'{"name": ' + b"[" * 100_000, "Graph file g.json cannot be read: it is nested too deeply"),
+    ],
+)
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, written: bytes, message: str) -> None:
+    """Bad input (issue E): as any other file that cannot be read."""
+    (tmp_path / "g.json").write_bytes(written)
+
+    with pytest.raises(WorkflowDefinitionError) as refused:
+        read_graph_file(tmp_path / "g.json")
+
+    assert str(refused.value).startswith(message)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(pikku: PikkuFlow, tmp_path: Path) -> None:
+    """Some editors write one, and nobody sees it."""
+    text = json.dumps({"name": "shop.order", "entry": "a", "nodes": NODES})
+    (tmp_path / "g.json").write_text(text, encoding="utf-8-sig")
+
+    pikku.graph_file(tmp_path / "g.json")
+
+    assert pikku.registry.find("shop.order") is not None
 
 
 def test_a_file_may_say_where_its_runs_go(pikku: PikkuFlow, tmp_path: Path) -> None:

@@ -75,8 +75,10 @@ class NaiveWalk:
 
     # --- the graph's form -------------------------------------------------------------------------------------------
     def _targets(self, node: str) -> list[str]:
+        """Branches come in the order of their keys: how a mapping is written decides nothing."""
         read = self.graph.nodes[node]
-        return list(dict.fromkeys([*(edge.target for edge in read.next), *read.recover]))
+        edges = sorted(read.next, key=lambda edge: edge.key or "")
+        return list(dict.fromkeys([*(edge.target for edge in edges), *read.recover]))
 
     def _back_edges(self) -> Iterable[tuple[str, str]]:
         """Going down from the entries, in the order of the definition: an edge to a node that one is still below."""

@@ -8,6 +8,7 @@ import pytest
 
 from pikkuflow.domain.graph_input import ref
 from pikkuflow.domain.graph_moves import Begin
+from pikkuflow.domain.graph_shape import shape_of
 from pikkuflow.domain.ids import StepName
 from tests.unit.domain.walking import Strider, failed, gave, graph
 
@@ -32,6 +33,19 @@ def test_only_the_branch_that_a_node_chose_is_followed() -> None:
 
     assert chosen.names == ["a", "b", "c"]
     assert silent.names == ["a"]
+
+
+def test_the_order_in_which_branches_are_written_decides_nothing() -> None:
+    """Spec 1.4: it is no part of the version, so a run must be walked alike by code that writes them in another: here into a cycle."""
+    ways = {"left": "b", "right": "c"}
+    one, other = (
+        graph("e", e={"next": dict(order)}, b={"next": {"on": "c", "out": []}}, c={"next": {"on": "b", "out": []}})
+        for order in (list(ways.items()), list(reversed(ways.items())))
+    )
+    edges = [("e", "b"), ("e", "c"), ("b", "c"), ("c", "b")]
+
+    assert one.version == other.version
+    assert [shape_of(one).is_back(*edge) for edge in edges] == [shape_of(other).is_back(*edge) for edge in edges]
 
 
 def test_a_branch_that_a_node_does_not_have_fails_the_run() -> None:

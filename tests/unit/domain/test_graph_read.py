@@ -55,6 +55,16 @@ BROKEN: dict[str, tuple[Callable[[], Graph], str]] = {
     "a place": (lambda: _graph(a=T | {"dispatch": "there"}), "Node 'a' cannot work"),
     "a flag": (lambda: _graph(a=T | {"compensate": "no"}), "Node 'a' cannot work: 'no' is neither true nor false"),
     "a name": (lambda: _graph("a[0]", **{"a[0]": T}), "Node 'a[0]' cannot work"),
+    "a name that no database keeps": (
+        lambda: _graph("a\0", **{"a\0": T}),
+        "Node 'a\\x00' cannot work: Step name 'a\\x00' has a character that cannot be stored",
+    ),
+    "half a character": (lambda: _graph("\ud800", **{"\ud800": T}), "Node '\\ud800' cannot work"),
+    "a reason that no database keeps": (lambda: _graph(a={"suspend": "a\0"}), "Node 'a' cannot work"),
+    "a milestone's name": (
+        lambda: _graph(a={"milestone": "b#1"}),
+        "Node 'a' cannot work: Step name 'b#1' has a shape kept for the engine",
+    ),
     "a kept name": (lambda: _graph("trigger", trigger=T), "Node 'trigger' has an id that means something else"),
     "no JSON": (lambda: _graph(a=T | {"input": {"x": {1, 2}}}), "Node 'a' holds what JSON has not"),
     "no number": (lambda: _graph(a=T | {"input": float("nan")}), "Node 'a' holds what JSON has not"),
@@ -144,6 +154,10 @@ def test_a_graph_is_read_again_from_what_it_stores() -> None:
     [
         ('{"schema": 2, "nodes": {}, "entry": "a"}', "Graph 'g' is stored in form 2, and this is form 1"),
         ('{"nodes": {"a": {"task": "t"}}, "entry": "a"}', "What is stored of graph 'g' is no graph"),
+        ('{"schema": 1, "nodes": {"a": {"task": "t"}}, "entry": "a", "more": 1}', "What is stored of graph 'g' is no"),
+        ('{"schema": 1, "nodes": {"a": {"task": "t", "more": 1}}, "entry": "a"}', "Node 'a' has a field 'more'"),
+        ('{"schema": 1}', "What is stored of graph 'g' is no graph"),
+        ('{"schema": 1, "nodes": {"a": 7}, "entry": "a"}', "What is stored of graph 'g' is no graph"),
         ("[1]", "What is stored of graph 'g' is no graph"),
         ("nothing", "What is stored of graph 'g' is no graph"),
     ],

@@ -76,6 +76,16 @@ def test_names_never_break_the_language_of_a_picture(names: list[str], key: str)
     check(picture_of_plan("shop\n.order", names, deterministic=True))
 
 
+def test_graphviz_shows_an_ampersand_as_it_is_written() -> None:
+    """T13.18: it reads HTML entities in texts: ``&quot;`` would be shown as a quote, and one that it does not know breaks its SVG."""
+    nodes = {"&quot; & &nosuch;": {"task": "t"}}
+
+    drawn = dot_of(picture_of_graph(graph_of("a&b", nodes=nodes, entry=list(nodes))))
+
+    assert 'digraph "a&amp;b" {' in drawn
+    assert '"&amp;quot; &amp; &amp;nosuch;\\ntask t"' in drawn
+
+
 def order() -> Graph:
     """Branches, a list, recovery, a gate and a cycle."""
     return graph(

@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from pikkuflow.domain.act import Closing, PassOpening, PassRef
+from pikkuflow.domain.definition import WorkflowDefinition
+from pikkuflow.domain.graph_read import graph_of
 from pikkuflow.domain.ids import Holder, PassId, RunId
-from pikkuflow.domain.status import SETTLED_RUN, RunStatus
+from pikkuflow.domain.status import SETTLED_RUN, Dispatch, RunStatus
 from pikkuflow.engine.fire_timer import fire_due
 from pikkuflow.engine.renew import renew
 from pikkuflow.engine.work_pass import PassEnd, work_pass
 from pikkuflow.errors import NoLeaseService, StoreUnavailable
 from tests.servers.processes import wait_until
 from tests.unit.engine.bench import Bench, Task
+from tests.unit.graphs.signatures import Signatures
 
 
 def a_bench(**settings: Any) -> Bench:
@@ -54,6 +57,33 @@ def test_a_message_for_a_held_run_leaves_a_hint_a_second_ahead_and_succeeds() ->
     assert bench.due() == pytest.approx(1)
     assert bench.steps() == ()
     assert bench.run().status is RunStatus.RUNNING
+
+
+@pytest.mark.parametrize("dispatch", [None, Dispatch.QUEUE])
+def test_a_message_for_a_held_graph_run_begins_no_node(dispatch: Dispatch | None) -> None:
+    """T8.3, D11: as for a function's run; the next message, once it is free, begins it."""
+    bench = Bench()
+    bench.task(lambda: 1, name="do")
+    graph = graph_of("flow", nodes={"a": {"task": "do"}}, entry="a")
+    bench.registry.add(
+        WorkflowDefinition(name="flow", body=lambda _wf: None, version="v1", graph=graph, dispatch=dispatch)
+    )
+    bench.rt = bench.other(translate=Signatures())
+    bench.start("flow")
+    held = bench.leases.acquire("workflow-run:r1", "other:1:theirs", 30)
+    assert held is not None
+
+    bench.orchestrate()
+
+    assert bench.due() == pytest.approx(1)
+    assert bench.steps() == ()
+    assert bench.run().status is RunStatus.RUNNING
+
+    bench.leases.release(held)
+    bench.work()
+
+    assert bench.run().status is RunStatus.COMPLETED
+    assert bench.step("a").place.startswith("pass:" if dispatch is None else "worker:")
 
 
 def test_an_emptied_lease_service_does_not_let_a_second_pass_in() -> None:

@@ -142,13 +142,15 @@ def test_what_the_first_pass_after_a_suspension_sends_meets_a_running_run() -> N
     assert {step.attempt for step in bench.steps()} == {1}
 
 
-def test_a_body_that_changed_suspends_its_run_until_it_fits_again() -> None:
+@pytest.mark.parametrize("leaves", [None, "queue"])
+def test_a_body_that_changed_suspends_its_run_until_it_fits_again(leaves: str | None) -> None:
     """D17, scenario 32 and 34: VERSION_CONFLICT names both steps; matching code continues."""
     bench = Bench()
+    bench.task(lambda: 1, name="work", leaves=leaves)
     names = ["a", "pause"]
 
     def flow(wf: Any) -> str:
-        wf.do(names[0], lambda: 1)
+        wf.do(names[0], Task("work"))
         wf.sleep(names[1], 10)
         return "ok"
 

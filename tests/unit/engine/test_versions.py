@@ -32,10 +32,11 @@ def test_old_and_new_workers_take_turns_and_no_run_is_mixed(first: str, leaves: 
     assert all(code == "new" for task, code in fleet.done if task in {"pay", "receipt"})
 
 
+@pytest.mark.parametrize("leaves", [None, "queue"])
 @pytest.mark.parametrize("nights", [0, 1, 2])
-def test_a_run_asleep_across_the_change_is_ended_by_the_new_code(nights: int) -> None:
+def test_a_run_asleep_across_the_change_is_ended_by_the_new_code(nights: int, leaves: str | None) -> None:
     """D17, T1.6: before the place it takes the new way, past it the old one."""
-    fleet = Fleet()
+    fleet = Fleet(leaves)
     fleet.begin(nights=nights)
     if nights:
         fleet.bench.wake("order")
@@ -45,9 +46,10 @@ def test_a_run_asleep_across_the_change_is_ended_by_the_new_code(nights: int) ->
     assert fleet.way == (OLD_WAY if nights == 2 else NEW_WAY)
 
 
-def test_a_run_with_a_mark_waits_for_its_code_when_the_deploy_is_taken_back() -> None:
+@pytest.mark.parametrize("leaves", [None, "queue"])
+def test_a_run_with_a_mark_waits_for_its_code_when_the_deploy_is_taken_back(leaves: str | None) -> None:
     """D17, scenario 32: the old code names the patch, works nothing and spends nothing; the new one ends the run."""
-    fleet = Fleet()
+    fleet = Fleet(leaves)
     fleet.begin(nights=2, process=fleet.new)
     done = list(fleet.done)
     for _ in range(5):
@@ -227,9 +229,10 @@ def test_a_compensation_waits_for_a_worker_that_has_its_task(leaves: str | None)
     assert bench.step("a:compensate").attempt == 1
 
 
-def test_a_changed_workflow_fails_its_runs_where_that_is_asked_for() -> None:
+@pytest.mark.parametrize("leaves", [None, "queue"])
+def test_a_changed_workflow_fails_its_runs_where_that_is_asked_for(leaves: str | None) -> None:
     """T14.7, D32: under ``version_policy = "fail"`` a run of another version fails, naming both, and nothing of it is worked."""
-    fleet = Fleet(version_policy="fail")
+    fleet = Fleet(leaves, version_policy="fail")
     fleet.bench.start("order")
     fleet.bench.work(rt=fleet.old)
     fleet.bench.clock.advance(100)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from pikkuflow import ref, template
+from pikkuflow.domain.ids import RunId
+from pikkuflow.engine.orchestrate import orchestrate
 from pikkuflow.errors import RunFailed
-from tests.unit.graphs.stage import Stage, staged
+from tests.unit.graphs.stage import ON_WORKERS, Stage
 
 
 def _lines(stage: Stage) -> list[tuple[str, Any]]:
@@ -39,29 +41,35 @@ def test_an_item_without_an_input_is_the_one_argument(stage: Stage) -> None:
     assert stage.value("b") == []
 
 
-def test_a_parallel_fan_out_is_sent_in_one_pass() -> None:
+@pytest.mark.parametrize("stage", ON_WORKERS, indirect=True)
+def test_a_parallel_fan_out_is_sent_in_one_pass(stage: Stage) -> None:
     """T13.14: parallel queues all in one pass; what follows stays put while items are in flight."""
-    with staged("here") as stage:
-        flow = stage.graph(a={"for_each": "trigger", "next": "b"}, b=None)
-        stage.run = flow.using(run_id="r1").start([1, 2, 3])
-        stage.world.work()
-        assert stage.diary[:3] == ["a[0]", "a[1]", "a[2]"]
-        assert {step.fan_id for step in stage.steps() if "[" in step.name} == {"a[0]"}
-        assert stage.status == "completed"
+    flow = stage.graph(a={"for_each": "trigger", "next": "b"}, b=None)
+    stage.run = flow.using(run_id="r1").start([1, 2, 3])
+    world = stage.world
+    orchestrate(world.runtime, [RunId("r1")])
+
+    assert [step.name for step in stage.steps()] == ["a[0]", "a[1]", "a[2]"]
+    assert {step.status for step in stage.steps()} == {"scheduled"}
+    assert {step.fan_id for step in stage.steps()} == {"a[0]"}
+    assert stage.diary == []
+    world.work()
+    assert stage.diary == ["a[0]", "a[1]", "a[2]", "b"]
+    assert stage.status == "completed"
 
 
-def test_a_settled_fan_out_sends_nothing_again() -> None:
+@pytest.mark.parametrize("stage", ON_WORKERS, indirect=True)
+def test_a_settled_fan_out_sends_nothing_again(stage: Stage) -> None:
     """T13.14: a stray wake-up while a later node waits."""
-    with staged("away") as stage:
-        flow = stage.graph(a={"for_each": "trigger", "next": "b"}, b={"sleep": "1h"})
-        stage.run = flow.using(run_id="r1").start([1, 2, 3])
-        stage.world.work()
-        before = list(stage.diary)
-        stage.world.dispatcher.wake([_ref()])
-        stage.world.work()
+    flow = stage.graph(a={"for_each": "trigger", "next": "b"}, b={"sleep": "1h"})
+    stage.run = flow.using(run_id="r1").start([1, 2, 3])
+    stage.world.work()
+    before = list(stage.diary)
+    stage.world.dispatcher.wake([_ref()])
+    stage.world.work()
 
-        assert stage.diary == before
-        assert not stage.world.dispatcher.messages
+    assert stage.diary == before
+    assert not stage.world.dispatcher.messages
 
 
 def _ref() -> Any:

@@ -34,7 +34,7 @@ def played(stage: Stage) -> Stage:
 
 
 def test_a_graph_run_is_drawn_with_the_status_of_each_node(stage: Stage) -> None:
-    """Issue E, Build 5: per-node status, begins of a cycle by their numbers, items counted, and the way that the run went."""
+    """T13.18, issue E, Build 5: per-node status, begins of a cycle by their numbers, items counted, and the way that the run went."""
     played(stage)
 
     lines = [line.strip() for line in stage.run.picture("text").splitlines()]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +12,7 @@ import pytest
 from pikkuflow import ref, template
 from pikkuflow.engine.current_step import current_step
 from pikkuflow.errors import PikkuFlowError, RunFailed
-from tests.unit.graphs.stage import PLACES, Stage, staged
+from tests.unit.graphs.stage import ON_WORKERS, PLACES, Stage, staged
 
 
 def _branch(*keys: str) -> Any:
@@ -45,6 +48,24 @@ def test_nodes_follow_each_other_and_take_what_others_gave(stage: Stage) -> None
     assert stage.value("b") == ["Dear Ada", "y"]
     assert stage.value("c") == [["Ada", ["x", "y"]], "Dear Ada"]
     assert stage.begun() == [("a", None), ("b", "a"), ("c", "b")]
+
+
+def test_templates_are_texts_wherever_they_are_rendered(stage: Stage) -> None:
+    """T13.15: one placeholder, several, adjacent, none, with a path and without; absent and null are empty texts."""
+    name, no = ref("trigger", "name"), ref("trigger", "no")
+    texts = [
+        template("$0!", [name]),
+        template("$0-$1-$0", [name, ref("trigger", "tags.1")]),
+        template("$0$1", [name, name]),
+        template("nothing"),
+        template("[$0$1]", [no, ref("trigger", "none")]),
+        template("$0", [ref("a")]),
+    ]
+    stage.play(
+        trigger={"name": "Ada", "tags": ["x", "y"], "none": None}, a={"input": ["in"], "next": "b"}, b={"input": texts}
+    )
+
+    assert stage.value("b") == ["Ada!", "Ada-y-Ada", "AdaAda", "nothing", "[]", '["in"]']
 
 
 def test_a_graph_is_started_with_keywords_or_one_value(stage: Stage) -> None:
@@ -189,18 +210,17 @@ def test_branches_run_in_parallel_and_join_once(stage: Stage) -> None:
     assert stage.status == "completed"
 
 
-def test_a_run_is_not_complete_while_a_node_is_at_work() -> None:
-    """T13.1: one branch has ended, the other is with a worker."""
-    with staged("away") as stage:
-        flow = stage.graph(a=["b", "c"], b=None, c={"sleep": "1h"})
-        flow.using(run_id="r1").start(None)
-        stage.world.work()
-        stage.run = stage.pikku.runs.get("r1")
+@pytest.mark.parametrize("stage", ON_WORKERS, indirect=True)
+def test_a_run_is_not_complete_while_a_node_is_at_work(stage: Stage) -> None:
+    """T13.1: one branch has ended, the other is under way."""
+    flow = stage.graph(a=["b", "c"], b=None, c={"sleep": "1h"})
+    stage.run = flow.using(run_id="r1").start(None)
+    stage.world.work()
 
-        assert stage.diary == ["a", "b"]
-        assert stage.status == "running"
-        stage.world.advance("2h")
-        assert stage.status == "completed"
+    assert stage.diary == ["a", "b"]
+    assert stage.status == "running"
+    stage.world.advance("2h")
+    assert stage.status == "completed"
 
 
 def test_parallel_branches_are_dispatched_and_a_line_is_not() -> None:
@@ -255,12 +275,20 @@ def test_arguments_that_do_not_fit_fail_the_run_with_the_nodes_name(stage: Stage
         run.result(timeout=0)
 
 
-@pytest.mark.parametrize("place", ["here", "away"])
+@contextmanager
+def _alone(stage: Stage) -> Iterator[None]:
+    """An inline run's app has no broker."""
+    has_broker = stage.place != "inline"
+    with stage.pikku.replaced(replace(stage.world.runtime, has_broker=has_broker)):
+        yield
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_a_task_that_is_not_there_suspends_the_run(place: str) -> None:
-    """T13.8, D5: nothing is spent; once it is deployed the run goes on."""
-    with staged(place) as stage:
-        flow = stage.graph(a="b", b={"task": "later"})
-        stage.run = flow.using(run_id="r1").start(None)
+    """T13.8, D5: nothing is spent; once it is deployed the run goes on. Inline as well, where nobody else can be asked."""
+    with staged(place) as stage, _alone(stage):
+        starter = stage.graph(a="b", b={"task": "later"}).using(run_id="r1")
+        stage.run = starter.run_inline(None) if place == "inline" else starter.start(None)
         stage.world.work()
         assert (stage.status, stage.code) == ("suspended", "TASK_NOT_FOUND")
 
@@ -337,7 +365,7 @@ def test_quick_nodes_are_written_together_with_their_branches() -> None:
 
 
 def test_an_entry_that_is_declared_may_be_chosen(stage: Stage) -> None:
-    """T13.2: only ids listed as entries are accepted; without a choice all of them begin."""
+    """T13.2, T15.1: only ids listed as entries are accepted; without a choice all of them begin."""
     flow = stage.graph(["a", "b"], a=None, b="c", c=None)
     with pytest.raises(PikkuFlowError, match="'c' is no entry"):
         flow.using(start_node="c").start(None)

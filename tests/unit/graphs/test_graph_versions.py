@@ -76,7 +76,7 @@ def test_a_start_with_a_hash_that_is_not_loaded_stores_nothing(stage: Stage) -> 
 
 
 def test_a_run_finishes_on_the_graph_that_it_was_started_with(stage: Stage) -> None:
-    """T14.4: the definition that is loaded has another hash, and is not what the run goes on with."""
+    """T14.4, T1.6: the definition that is loaded has another hash, and is not what the run goes on with."""
     wait_then_send(stage)
     change(stage)
     resume(stage)
@@ -108,10 +108,15 @@ def test_a_graph_that_was_never_stored_fails_its_run(stage: Stage) -> None:
     resume(stage)
 
     assert (stage.status, stage.code) == ("compensated", "VERSION_NOT_FOUND")
-    error = stage.run.head().error
-    assert error is not None
-    assert started in error
-    assert stage.pikku.registry.get("flow").version in error
+    loaded = stage.pikku.registry.get("flow").version
+    stored = stage.world.store.get_run(stage.run.run_id)
+    assert stored is not None
+    assert stored.error is not None
+    assert stored.error.type == "pikkuflow.errors.VersionNotFound"
+    assert stored.error.message == (
+        f"Workflow 'flow' is now version {loaded}; the run was started with {started}, and that graph was never stored. "
+        "Start it again as a new run."
+    )
     assert stage.diary == ["a", "una"]
 
 

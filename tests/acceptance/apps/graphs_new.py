@@ -1,0 +1,7 @@
+"""The shop of graphs after its change."""
+
+from __future__ import annotations
+
+from tests.acceptance.apps.graph_shop import shop
+
+app, pikku = shop("new")
