@@ -148,13 +148,22 @@ def test_a_join_begins_though_its_host_died_just_before(running: Deployment) -> 
     Celery's never begins; the durable one begins once, with all hundred, on the next worker, and none of the hundred is worked again.
     """
     canvases = running.load("canvases")
+    # No sweep begins the join beside the process that is about to.
+    worker = running.worker(
+        "canvases", concurrency=4, env={"CANVASES_HOLD_JOINS": "yes", "PIKKUFLOW_RECOVERY": "false"}
+    )
+    run = canvases.pikku.durable(_hundred(canvases, "durable")).start()
     plain = _hundred(canvases, "plain").apply_async()
     plain_id, header = plain.id, [one.id for one in plain.parent.results]
-    _die_before_the_join(running, "plain", lambda: {_state(canvases, one) for one in header} == {"SUCCESS"})
-    run = canvases.pikku.durable(_hundred(canvases, "durable")).start()
-    _die_before_the_join(
-        running, "durable", lambda: sum(step.status == "succeeded" for step in steps_of(canvases, run)) == WIDTH
-    )
+    for name in ("durable", "plain"):
+        running.wait_for_journal("held", run=name, seconds=40)
+    worker.kill_all()
+    assert {_state(canvases, task_id) for task_id in header} == {"SUCCESS"}
+    assert sum(step.status == "succeeded" for step in steps_of(canvases, run)) == WIDTH
+    assert {name: len(running.journal("echo", run=name)) for name in ("durable", "plain")} == {
+        "durable": WIDTH,
+        "plain": WIDTH,
+    }
     running.worker("canvases")
     assert run.result(timeout=30) == [[[number] for number in range(WIDTH)]]
     assert len(running.journal("echo", run="durable")) == WIDTH + 1
@@ -164,13 +173,6 @@ def test_a_join_begins_though_its_host_died_just_before(running: Deployment) -> 
 
 def _hundred(m: Any, name: str) -> Any:
     return chord([m.echo.s(number, name) for number in range(WIDTH)], m.echo.s(name))
-
-
-def _die_before_the_join(running: Deployment, name: str, are_done: Callable[[], bool]) -> None:
-    worker = running.worker("canvases", concurrency=3, env={"CANVASES_HOLD_JOIN": str(WIDTH)})
-    running.wait_for_journal("held", run=name, seconds=40)
-    wait_until(are_done, what=f"the hundred outcomes of {name}")
-    worker.kill_all()
 
 
 # --- a warm shutdown ----------------------------------------------------------------------------------------------------
@@ -190,7 +192,7 @@ def test_a_warm_shutdown_longer_than_the_visibility_timeout_repeats_nothing(
             deployment.wait_for_journal("waiting", run=name)
         first.send(signal.SIGTERM)
         deployment.worker("canvases", name="second", concurrency=3)
-        deployment.wait_for_journal("waiting", run="plain", count=2)
+        deployment.wait_for_journal("waiting", run="plain", count=2, seconds=40)
         gate.touch()
         first.wait()
         assert run.result(timeout=20) == [3]

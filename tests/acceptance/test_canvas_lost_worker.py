@@ -180,6 +180,7 @@ def _hanging(struck: Struck) -> Struck:
     """Once each is at its task that hangs."""
     wait_until(
         lambda: all(struck.killed(name) for name in struck.names),
+        seconds=40,
         what=lambda: f"a hang in {[name for name in struck.names if not struck.killed(name)]}",
     )
     return struck

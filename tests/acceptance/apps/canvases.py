@@ -15,7 +15,7 @@ from celery.exceptions import Reject
 from pikkuflow import PikkuFlow, Undo
 from pikkuflow.adapters.sql.run_store import SqlRunStore
 from tests.acceptance.apps.configured import configure
-from tests.acceptance.apps.journal import JOURNAL, note, read
+from tests.acceptance.apps.journal import note
 
 app = configure(Celery("canvases"))
 if os.environ.get("CANVASES_LATE"):
@@ -117,33 +117,32 @@ def _is_first(mark: str) -> bool:
     return True
 
 
-def _hold_joins(width: int) -> None:
-    """From when a header of that width was worked, hang where its outcomes are stored and the join has not begun."""
-    settle_steps, part_return = SqlRunStore.settle_steps, RedisBackend.on_chord_part_return
+def _hold_joins() -> None:
+    """Hang where the last of a header is counted and nothing of the join is sent yet."""
+    celerys: Any = RedisBackend
+    settle_steps, before_publishing = SqlRunStore.settle_steps, celerys._chord_publish_claim_expires
 
-    def held_settle_steps(self: Any, *args: Any, **kwargs: Any) -> Any:
-        settlement = settle_steps(self, *args, **kwargs)
-        _hold(width)
+    def held_settle_steps(self: Any, run_id: str, outcomes: Any) -> Any:
+        settlement = settle_steps(self, run_id, outcomes)  # type: ignore[arg-type]
+        if settlement.wake:
+            _hold("durable")
         return settlement
 
-    def held_part_return(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _hold(width)
-        return part_return(self, *args, **kwargs)
+    def held_before_publishing(self: Any, *args: Any) -> Any:
+        _hold("plain")
+        return before_publishing(self, *args)
 
     for owner, name, held in (
         (SqlRunStore, "settle_steps", held_settle_steps),
-        (RedisBackend, "on_chord_part_return", held_part_return),
+        (celerys, before_publishing.__name__, held_before_publishing),
     ):
         setattr(owner, name, held)
 
 
-def _hold(width: int) -> None:
-    lines = [line for line in read(Path(os.environ[JOURNAL])) if line["event"] in {"echo", "held"}]
-    last = lines[-1]["run"]
-    if sum(line["run"] == last and line["event"] == "echo" for line in lines) >= width:
-        note("held", run=last)
-        time.sleep(60)
+def _hold(canvas: str) -> None:
+    note("held", run=canvas)
+    time.sleep(60)
 
 
-if width := os.environ.get("CANVASES_HOLD_JOIN"):
-    _hold_joins(int(width))
+if os.environ.get("CANVASES_HOLD_JOINS"):
+    _hold_joins()
