@@ -106,6 +106,30 @@ def test_a_listed_scenario_has_tests_that_say_so(number: str, where: str) -> Non
         assert re.search(rf"(?i)scenarios?\b[^.:]*\b{number}\b", source), f"{test} does not name scenario {number}"
 
 
+_PAIN = re.compile(r"^\| pains? ([0-9, ]+) \|.*?\|(.*)\|$", flags=re.MULTILINE)
+PAINS = [
+    (int(number), where)
+    for numbers, where in _PAIN.findall((ROOT / "docs" / "acceptance.md").read_text(encoding="utf-8"))
+    for number in numbers.split(",")
+]
+
+
+def test_every_pain_of_canvas_is_listed_once() -> None:
+    """The sixteen of celery-notes 5 that issue E names."""
+    assert sorted(number for number, _ in PAINS) == list(range(1, 17))
+
+
+@pytest.mark.parametrize(("number", "where"), PAINS)
+def test_a_listed_pain_has_tests_that_say_so(number: int, where: str) -> None:
+    """Each test named exists, and its docstring names the pain."""
+    named = re.findall(r"`([^`:]+)::([^`]+)`", where)
+    assert named
+    for path, test in named:
+        source = _tests_of(path).get(test)
+        assert source is not None, f"{path} has no {test}"
+        assert re.search(rf"\bPains?\b[^.:]*\b{number}\b", source), f"{test} does not name pain {number}"
+
+
 def test_every_proof_of_a_guarantee_exists() -> None:
     """The tables of ``docs/guarantees.md`` name tests that are there, and each row of the crash matrix names one."""
     text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
