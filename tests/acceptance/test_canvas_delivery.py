@@ -186,7 +186,7 @@ def test_a_join_is_done_once_though_everything_is_delivered_again(own: MakeDeplo
     worker = deployment.worker(APP)
 
     def canvas(name: str, size: int) -> Any:
-        return chord([delivery.slow.s(member, 1.5, name) for member in range(size)], delivery.total.s(name))
+        return chord([delivery.slow.s(member, 1.2, name) for member in range(size)], delivery.total.s(name))
 
     canvas("plain", 2).apply_async()
     deployment.wait_for_journal("total", run="plain", count=2)

@@ -20,7 +20,7 @@ from tests.acceptance.apps.journal import note
 app = configure(Celery("canvas_delivery"))
 if visibility := os.environ.get("CANVAS_VISIBILITY_SECONDS"):
     # What a worker holds for so long is given to another: with messages held in advance, and acknowledged late, everything comes twice.
-    app.conf.broker_transport_options |= {"visibility_timeout": float(visibility), "unacked_restore_interval": 0.5}
+    app.conf.broker_transport_options |= {"visibility_timeout": float(visibility), "unacked_restore_interval": 0.25}
     app.conf.update(worker_prefetch_multiplier=4, worker_disable_prefetch=False, task_acks_late=True)
 if expires := os.environ.get("CANVAS_RESULT_EXPIRES"):
     app.conf.result_expires = float(expires)
