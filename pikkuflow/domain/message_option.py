@@ -66,7 +66,7 @@ def _is_mapping(value: Any) -> bool:
 
 def _is_name(value: Any) -> bool:
     """A name, or an object that has one."""
-    return not isinstance(value, int | float | bytes | list | tuple | set) and value != ""
+    return bool(value) if isinstance(value, str) else not isinstance(value, int | float | bytes | list | tuple | set)
 
 
 _CHECKS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {

@@ -166,6 +166,7 @@ class CeleryStepRunner:
         changed = override.get("options")
         if not changed:
             return override or None
+        refuse_options(changed, what=f"the retry of step {work.step!r}")
         args, kwargs = override.get("args", told.request.args), override.get("kwargs", told.request.kwargs)
         route = self._routing.again(str(told.task.name), tuple(args), kwargs, work.options, changed)
         # A key of the old address that the new one lacks has to go.
