@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from pikkuflow.domain.canvas_read import Kind, items_of, kind_of, links_of, options_of, plain, tasks_of
+from pikkuflow.domain.canvas_read import Kind, items_of, kind_of, links_of, options_of, part_of, plain, tasks_of
 from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.graph import IGNORE, Graph
 from pikkuflow.domain.graph_input import CALL, FAILURE, ITEM, TRIGGER, UNKNOWN, Ref, ref, refs_in
 from pikkuflow.domain.graph_outline import outline_of
 from pikkuflow.domain.graph_read import graph_of, reads_of
+from pikkuflow.domain.message_option import refuse_options
 from pikkuflow.errors import WorkflowDefinitionError
 
 __all__ = ["CANVAS", "ERRBACK", "CanvasRun", "canvas_definition", "canvas_run"]
@@ -29,6 +30,9 @@ CANVAS: Final = "pikkuflow.canvas"
 
 ERRBACK: Final = "pikkuflow.errback"
 """The task that calls an errback which takes ``(request, exc, traceback)``."""
+
+_OWN: Final = "pikkuflow."
+"""What the names of tasks begin with that move runs: no work of a run."""
 
 _RESERVED: Final = frozenset({TRIGGER, ITEM, FAILURE, UNKNOWN, IGNORE, ""})
 _NOTHING: Final = object()
@@ -116,7 +120,12 @@ def canvas_run(
         WorkflowDefinitionError: something in it cannot be made durable; the message names it.
     """
     builder = _Builder(is_known, takes_error)
-    made = builder.of(canvas, _Came(args=tuple(args), kwargs=dict(kwargs or {})), {})
+    try:
+        made = builder.of(canvas, _Came(args=tuple(args), kwargs=dict(kwargs or {})), {})
+    except RecursionError:
+        raise WorkflowDefinitionError(
+            "The canvas is nested too deeply to be made durable, or holds itself.", hint="Write it as a workflow."
+        ) from None
     if not builder.nodes:
         raise WorkflowDefinitionError("The canvas has no task in it.", hint="There is nothing to start.")
     value = None if made.came.value is _NOTHING else made.came.value
@@ -184,7 +193,7 @@ class _Builder:
 
     def _chord(self, signature: Mapping[str, Any], came: _Came, options: Mapping[str, Any]) -> _Made:
         came = came.with_own(signature)
-        body = plain(signature["kwargs"].get("body"), where="the body of a chord")
+        body = plain(part_of(signature, "body"), where="the body of a chord")
         header = tasks_of(signature)
         if not header:
             reaches = replace(came, value=[]) if came.value is _NOTHING else came
@@ -197,7 +206,7 @@ class _Builder:
         return self._fan(signature, items_of(signature), came, options)
 
     def _chunks(self, signature: Mapping[str, Any], came: _Came, options: Mapping[str, Any]) -> _Made:
-        items, size = items_of(signature), signature["kwargs"].get("n")
+        items, size = items_of(signature), part_of(signature, "n")
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise WorkflowDefinitionError(f"Chunks of {size!r} items cannot be made.", hint="Give a number from 1.")
         parts = [items[at : at + size] for at in range(0, len(items), size)]
@@ -210,7 +219,11 @@ class _Builder:
 
     def _fan(self, signature: Mapping[str, Any], items: list[Any], came: _Came, options: Mapping[str, Any]) -> _Made:
         """A step for each item; what came is dropped, and the arguments of the task's signature, as Celery does it."""
-        task = plain(signature["kwargs"].get("task"), where=f"the task of {kind_of(signature)}")
+        task = plain(part_of(signature, "task"), where=f"the task of {kind_of(signature)}")
+        if kind_of(task) is not Kind.TASK:
+            raise WorkflowDefinitionError(
+                f"A {kind_of(task)} cannot be the task of {kind_of(signature)}.", hint="Write a group of canvases."
+            )
         is_spread = kind_of(signature) is not Kind.MAP
         call: dict[str, Any] = {"args": ref(ITEM)} if is_spread else {"first": [ref(ITEM)]}
         if is_spread and any(not isinstance(item, list | tuple) for item in items):
@@ -289,6 +302,7 @@ class _Builder:
         node = self._id(fields.pop(_SHOWN, None) or task)
         made = self.nodes[node] = {"task": task, **fields}
         if options:
+            refuse_options(options, what=f"the signature of {task!r}")
             made["options"] = {
                 key: value.isoformat() if isinstance(value, datetime) else value for key, value in options.items()
             }
@@ -305,6 +319,8 @@ class _Builder:
         return node
 
     def _check(self, task: str) -> None:
+        if task.startswith(_OWN) and task != ERRBACK:
+            raise WorkflowDefinitionError(f"{task!r} is pikkuflow's own and cannot be a part of a canvas.")
         if not self._is_known(task):
             raise WorkflowDefinitionError(
                 f"Task {task!r} of the canvas is not known here.",

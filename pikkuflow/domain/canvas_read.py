@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pikkuflow.errors import WorkflowDefinitionError
 
-__all__ = ["Kind", "items_of", "kind_of", "links_of", "options_of", "plain", "tasks_of"]
+__all__ = ["Kind", "items_of", "kind_of", "links_of", "options_of", "part_of", "plain", "tasks_of"]
 
 
 class Kind(StrEnum):
@@ -26,6 +26,11 @@ class Kind(StrEnum):
 _KINDS: Final = {f"celery.{kind}": kind for kind in Kind if kind is not Kind.TASK}
 
 _LINKS: Final = ("link", "link_error")
+_FIELDS: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
+    ("args", (list, tuple), "a list"),
+    ("kwargs", (Mapping, tuple), "a mapping"),
+    ("options", (Mapping, tuple), "a mapping"),
+)
 _FROZEN: Final = ("task_id", "group_id", "chord")
 
 
@@ -35,6 +40,12 @@ def plain(value: Any, *, where: str) -> Mapping[str, Any]:
         raise WorkflowDefinitionError(
             f"{value!r}, {where}, is no signature and cannot be made durable.", hint="Write task.s(...) there."
         )
+    for field, kinds, has_to_be in _FIELDS:
+        if not isinstance(value.get(field) or (), kinds):
+            raise WorkflowDefinitionError(
+                f"The {field} of {value['task']!r}, {where}, are {value[field]!r} and cannot be made durable.",
+                hint=f"They have to be {has_to_be}.",
+            )
     return value
 
 
@@ -43,10 +54,15 @@ def kind_of(signature: Any) -> Kind:
     return _KINDS.get(plain(signature, where="in a canvas")["task"], Kind.TASK)
 
 
+def part_of(signature: Mapping[str, Any], key: str) -> Any:
+    """What a canvas is made of, under its name in Celery: None where it is missing."""
+    return (signature.get("kwargs") or {}).get(key)
+
+
 def tasks_of(signature: Mapping[str, Any]) -> list[Any]:
     """The members of a chain or group, or the header of a chord."""
     key = "header" if kind_of(signature) is Kind.CHORD else "tasks"
-    found = (signature.get("kwargs") or {}).get(key)
+    found = part_of(signature, key)
     if isinstance(found, Mapping):
         # A header that is a group as a mapping, or one signature.
         return tasks_of(found) if kind_of(found) is Kind.GROUP else [found]
@@ -55,7 +71,7 @@ def tasks_of(signature: Mapping[str, Any]) -> list[Any]:
 
 def items_of(signature: Mapping[str, Any]) -> list[Any]:
     """The items of a map, a starmap or chunks, taken once."""
-    return _listed((signature.get("kwargs") or {}).get("it"), f"the items of {kind_of(signature)}")
+    return _listed(part_of(signature, "it"), f"the items of {kind_of(signature)}")
 
 
 def options_of(signature: Mapping[str, Any]) -> dict[str, Any]:

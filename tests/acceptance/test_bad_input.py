@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from celery import chain, group, signature
 
 from pikkuflow import (
     PayloadError,
@@ -108,6 +110,8 @@ CALLS = {
     "arguments that do not fit": r"word",
     "unknown option": r"(?s)retrys",
     "no step at all": r"5",
+    "limit that is no number": r"time_limit='x'",
+    "countdown past every calendar": r"countdown=1e\+18",
     "linked signature": r"link",
 }
 
@@ -119,6 +123,39 @@ def test_a_call_that_can_be_no_step_is_refused_where_it_is_written(bad: Any, kin
     with pytest.raises(RunFailed, match=CALLS[kind]):
         run.result(timeout=SECONDS)
     assert [step.name for step in steps_of(bad, run)] == ["before"]
+
+
+CANVASES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "callback that is no signature": (lambda take: take.s(1).set(link=[print]), r"print.*link of 'bad\.take'"),
+    "errback that is no signature": (
+        lambda take: take.s(1) | take.s().set(link_error="x"),
+        r"link_error of 'bad\.take'",
+    ),
+    "frozen signature": (lambda take: chain(_frozen(take.s(1)), take.s()), "task_id"),
+    "applied member": (lambda take: group(take.s(1), _frozen(take.s(2))), "task_id"),
+    "unknown task": (lambda take: chain(take.s(1), signature("bad.gone", app=take.app)), r"'bad\.gone'"),
+    "member that is no signature": (lambda take: {"task": "celery.group", "kwargs": {"tasks": [take.s(1), 7]}}, "7"),
+    "chord without a body": (lambda take: {"task": "celery.chord", "kwargs": {"header": [take.s(1)]}}, "body"),
+    "items that are no list": (lambda _take: {"task": "celery.map", "kwargs": {"it": 7}}, "7.*no list|task of map"),
+    "arguments that are no list": (lambda _take: {"task": "bad.take", "args": 7}, r"args of 'bad\.take'"),
+    "limit that is no number": (lambda take: chain(take.s(1), take.s().set(time_limit="x")), "time_limit='x'"),
+    "argument that cannot be stored": (lambda take: chain(take.s(1), take.s({1, 2})), r"'bad\.take'"),
+    "no task at all": (lambda _take: group(), "no task"),
+}
+
+
+@pytest.mark.parametrize("kind", CANVASES)
+def test_a_canvas_that_cannot_be_durable_starts_nothing(bad: Any, kind: str) -> None:
+    """Issue E, bad input: one error that says what is wrong with it, and no run."""
+    build, named = CANVASES[kind]
+    with pytest.raises((WorkflowDefinitionError, PayloadError), match=named):
+        bad.pikku.durable(build(bad.take)).start()
+    assert bad.pikku.runs.list(workflow="pikkuflow.canvas").heads == ()
+
+
+def _frozen(signature: Any) -> Any:
+    signature.freeze()
+    return signature
 
 
 def test_what_a_worker_does_not_know_waits_for_one_that_does(deployment: Deployment) -> None:

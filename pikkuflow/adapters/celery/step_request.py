@@ -22,6 +22,7 @@ from celery.utils.serialization import UnpickleableExceptionWrapper
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 
 from pikkuflow.adapters.celery.message_options import LIMITS, PUBLISHED
+from pikkuflow.domain.duration import LONGEST_SECONDS
 from pikkuflow.ports import StepWork
 
 __all__ = [
@@ -153,8 +154,8 @@ def seconds_until(app: Celery, when: Any) -> float:
     if isinstance(when, timedelta):
         when = when.total_seconds()
     if isinstance(when, int | float) and not isinstance(when, bool):
-        if not isfinite(when):
-            raise ValueError(f"{when!r} is no number of seconds.")
+        if not isfinite(when) or when > LONGEST_SECONDS:
+            raise ValueError(f"{when!r} is no number of seconds up to a thousand years.")
         return max(0.0, float(when))
     moment = maybe_iso8601(when)
     if not isinstance(moment, datetime):

@@ -38,6 +38,7 @@ from pikkuflow.adapters.celery.step_request import (
 )
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import Registry
+from pikkuflow.domain.message_option import refuse_options
 from pikkuflow.engine.current_step import step_context
 from pikkuflow.errors import PayloadError, TaskNotFound, WorkflowDefinitionError
 from pikkuflow.ports import Attempted, AttemptEnd, Route, StepWork
@@ -65,9 +66,10 @@ class CeleryStepRunner:
         """Check the arguments and route a new step; see ``ports.StepRunner``.
 
         Raises also ``SettingError`` when its queue does not exist and may not be created, ``PayloadError`` when an option is no JSON, and
-        ``WorkflowDefinitionError`` for a ``countdown``, ``eta`` or ``expires`` that is no time.
+        ``WorkflowDefinitionError`` for an option that no message can carry, such as a ``countdown`` that is no number.
         """
         name = str(call.task)
+        refuse_options(call.options, what=f"step {call.name!r}")
         task = self._app.tasks.get(name)
         args, kwargs = call.args, dict(call.kwargs)
         if task is not None:
@@ -164,6 +166,7 @@ class CeleryStepRunner:
         changed = override.get("options")
         if not changed:
             return override or None
+        refuse_options(changed, what=f"the retry of step {work.step!r}")
         args, kwargs = override.get("args", told.request.args), override.get("kwargs", told.request.kwargs)
         route = self._routing.again(str(told.task.name), tuple(args), kwargs, work.options, changed)
         # A key of the old address that the new one lacks has to go.

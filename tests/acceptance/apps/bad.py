@@ -62,6 +62,7 @@ def call(wf: Workflow, kind: str) -> Any:
     """A call that cannot be a step, after one that works."""
     wf.do("before", take.s(1))
     anything: Any = wf
+    signature: Any = take.s(1)
     calls: dict[str, Callable[[], Any]] = {
         "number as name": lambda: anything.do(7, take.s(1)),
         "bytes as name": lambda: anything.do(b"name", take.s(1)),
@@ -75,6 +76,8 @@ def call(wf: Workflow, kind: str) -> Any:
         "arguments that do not fit": lambda: wf.do("x", typed.s(1)),
         "unknown option": lambda: anything.do("x", take.s(1), retrys=3),
         "no step at all": lambda: anything.do("x", 5),
+        "limit that is no number": lambda: wf.do("x", signature.set(time_limit="x")),
+        "countdown past every calendar": lambda: wf.do("x", take.s(1).set(countdown=1e18)),
         "linked signature": lambda: wf.do("x", take.s(1).set(link=take.s())),
     }
     return calls[kind]()

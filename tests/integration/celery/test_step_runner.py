@@ -187,6 +187,11 @@ class TestRetry:
         assert attempted.end is AttemptEnd.GAVE_UP
         assert isinstance(attempted.error, SettingError)
 
+    @pytest.mark.parametrize("asked", [{"countdown": 1e18}, {"time_limit": "x"}, {"priority": "high"}])
+    def test_a_retry_that_no_message_can_carry_ends_the_step(self, ledger: Ledger, asked: dict[str, Any]) -> None:
+        """A delay past every calendar would keep its run trying for ever, and a limit that is no number takes a worker down."""
+        assert ledger.run(again.s(**asked)).end is AttemptEnd.GAVE_UP
+
     def test_a_returned_retry_is_a_retry(self, ledger: Ledger, published: list[Published]) -> None:
         """``return self.retry(throw=False)``."""
         attempted = ledger.run(returns_retry.s())

@@ -26,6 +26,23 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "items that are no list": (lambda s: _with(s.a.map([]), it=7), "7, the items of map"),
     "starmap over what is no list": (lambda s: s.a.starmap([1]), "starmap over 'a'"),
     "chunks of nothing": (lambda s: s.a.chunks([(1,)], 0), "Chunks of 0"),
+    "a chord of nothing": (lambda _s: {"task": "celery.chord"}, "the body of a chord"),
+    "a map of nothing": (lambda _s: {"task": "celery.map"}, "the task of map"),
+    "a map over a chain": (lambda s: _with(s.a.map([1]), task=s.a.s() | s.b.s()), "chain cannot be the task of map"),
+    "arguments that are no list": (lambda s: _group([{"task": "a", "args": "xy"}, s.a.s(1)]), "args of 'a'.*'xy'"),
+    "keywords that are no mapping": (lambda _s: {"task": "a", "kwargs": [1]}, "kwargs of 'a'"),
+    "options that are no mapping": (lambda _s: {"task": "a", "options": "queue"}, "options of 'a'"),
+    "a canvas that holds itself": (lambda _s: _endless(), "holds itself"),
+    "a countdown that is no number": (lambda s: s.a.s(1).set(countdown="soon"), "countdown='soon'.*'a'"),
+    "a countdown past every calendar": (lambda s: s.a.s(1).set(countdown=1e18), "countdown=1e.18.*'a'"),
+    "a time that is none": (lambda s: s.a.s(1).set(eta="soon"), "eta='soon'.*'a'"),
+    "a limit that is no number": (lambda s: s.a.s(1).set(time_limit="x"), "time_limit='x'.*'a'"),
+    "a queue that is no name": (lambda s: s.a.s(1).set(queue=7), "queue=7.*'a'"),
+    "headers that are no mapping": (lambda s: s.a.s(1).set(headers=7), "headers=7.*'a'"),
+    "a task that moves runs": (
+        lambda _s: {"task": "pikkuflow.sweep", "args": ["stalled"]},
+        "'pikkuflow.sweep' is.*own",
+    ),
     "an option that is no JSON": (lambda s: s.a.s(1).set(headers={"x": object()}), "'a'.*JSON"),
 }
 
@@ -77,6 +94,12 @@ def test_two_canvases_under_one_id_are_refused(here: Stage) -> None:
 def _frozen(signature: Any) -> Any:
     signature.freeze()
     return signature
+
+
+def _endless() -> Any:
+    made: dict[str, Any] = {"task": "celery.chain", "kwargs": {"tasks": []}}
+    made["kwargs"]["tasks"].append(made)
+    return made
 
 
 def _with(signature: Any, **kwargs: Any) -> Any:
