@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from tests.simulation.generate_graphs import with_graphs
 from tests.simulation.plan import (
     Act,
     CallOff,
@@ -374,7 +375,7 @@ _TARGETED: Final = {*_PHASED, FaultKind.LOST_ANSWER, FaultKind.LOST_ACT}
 
 def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
-    return _Generator(seed).plan()
+    return with_graphs(_Generator(seed).plan())
 
 
 def _size(parts: tuple[Part, ...]) -> int:

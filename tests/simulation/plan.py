@@ -17,6 +17,7 @@ __all__ = [
     "Gather",
     "Map",
     "Milestone",
+    "Node",
     "Part",
     "Plan",
     "Sleep",
@@ -180,11 +181,28 @@ Part = Do | Sleep | State | Milestone | CallOff | Gate | Map | Child | Gather | 
 
 
 @dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a graph workflow: what it does, and what follows it, always or by the branch that it ``chooses`` at each visit.
+
+    ``reads``: nodes whose results it takes. ``recover``: what takes over its failure, unless that ``ignores`` it.
+    """
+
+    part: Do | Map | Sleep | Gate | Milestone
+    next: tuple[str, ...] = ()
+    branches: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    chooses: tuple[str | None, ...] = ()
+    reads: tuple[str, ...] = ()
+    recover: tuple[str, ...] = ()
+    ignores: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """A client that starts a run, and, when it ``reads``, waits for its result.
 
     ``twice``: another client starts the same run. ``inline``: the client works the whole of it. ``hands_over``: its outcome is to be handed
     on. Starts of the same ``batch`` (other than 0) are one ``start_many``. ``timeout``: seconds that the whole run may take.
+    ``nodes``: it is the run of a graph of these, and ``parts`` are theirs.
     """
 
     run: str
@@ -197,6 +215,7 @@ class Start:
     hands_over: bool = False
     batch: int = 0
     timeout: float | None = None
+    nodes: tuple[Node, ...] = ()
 
 
 class FaultKind(StrEnum):

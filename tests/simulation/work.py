@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pikkuflow.domain.command import StepCall
@@ -26,10 +26,18 @@ STEP_LEASE_SECONDS = 30.0
 class SimRunner:
     """Works steps as their acts say, and tells the ledger."""
 
-    def __init__(self, stage: Stage, ledger: Ledger, acts: Mapping[str, Act]) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        ledger: Ledger,
+        acts: Mapping[str, Act],
+        choices: Mapping[str, tuple[str | None, ...]] | None = None,
+    ) -> None:
         self._stage = stage
         self._ledger = ledger
         self._acts = acts
+        self._choices = choices or {}
+        """The branches that nodes of graphs choose, one for each time that they are begun."""
 
     def route(self, call: StepCall, workflow: str) -> Route:  # noqa: ARG002 - the port's signature
         """Some calls are routed to another queue, which the same workers consume."""
@@ -85,7 +93,17 @@ class SimRunner:
         done.ended = True
         if step.attempt <= act.fails:
             raise Boom(f"attempt {step.attempt}")
+        self._choose(step, self._choices.get(key, ()))
         return value_of(step.run_id, step.step)
+
+    @staticmethod
+    def _choose(step: CurrentStep, choices: Sequence[str | None]) -> None:
+        if not choices:
+            return
+        visit = int(step.step.partition("#")[2] or 0)
+        chosen = choices[visit] if visit < len(choices) else None
+        if chosen is not None:
+            step.branch(chosen)
 
     def _spend(self, step: CurrentStep, act: Act) -> None:
         """Take as long as it takes. Raises what a heartbeat raises that is told that the work is in vain."""

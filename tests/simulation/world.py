@@ -10,6 +10,7 @@ from pikkuflow.adapters.json_codec import JsonCodec
 from pikkuflow.adapters.memory.leases import MemoryLeases
 from pikkuflow.adapters.memory.run_store import MemoryRunStore
 from pikkuflow.domain.definition import Registry, WorkflowDefinition
+from pikkuflow.domain.graph import Graph
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.ports import Clock, Hints, Leases, RunStore
 from pikkuflow.settings import Settings
@@ -17,6 +18,7 @@ from tests.simulation.callers import Callers
 from tests.simulation.clients import Clients
 from tests.simulation.faults import Faults
 from tests.simulation.flow import Translator, acts_of, body_of, children_of, together_in
+from tests.simulation.graphs import choices_of, graph_of_nodes
 from tests.simulation.judge import judge
 from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.listeners import SimDeliverer, SimObserver, logging_as_planned
@@ -65,7 +67,8 @@ class World:
         self.ledger = Ledger(self.stage, self.store._tables, together)
         self.store._tables.between_statements = self._between_statements
         acts = {key: act for name, parts in self.workflows.items() for key, act in acts_of(name, parts).items()}
-        self.runner = SimRunner(self.stage, self.ledger, acts)
+        self.graphs = _graphs(plan)
+        self.runner = SimRunner(self.stage, self.ledger, acts, _choices(plan))
         self.rt = self._runtime()
         self.nodes = Nodes(self.stage, self.rt, plan)
         self.clients = Clients(self.stage, self.rt, plan)
@@ -101,7 +104,7 @@ class World:
         self._advance(self._is_settled)
         calm = self.scheduler.now + _CALM_SECONDS
         self._advance(lambda: self._is_quiet(calm))
-        judge(self.workflows, self.store._tables, self.ledger, self.rt.codec.decode)
+        judge(self.workflows, self.store._tables, self.ledger, self.rt.codec.decode, self.graphs)
         self.clients.judge(self.store._tables)
         self.people.judge(self.store._tables, self.rt.codec.decode)
         check_replays(self.rt, self.store._tables, self.ledger.stops)
@@ -148,7 +151,8 @@ class World:
         registry = Registry()
         for name, parts in self.workflows.items():
             body = body_of(name, parts, self.runner.work)
-            registry.add(WorkflowDefinition(name=name, body=body, version="1", quick=self.plan.quick))
+            graph = self.graphs.get(name)
+            registry.add(WorkflowDefinition(name=name, body=body, version="1", quick=self.plan.quick, graph=graph))
         stage, plan = self.stage, self.plan
         return Runtime(
             store=cast("RunStore", SimStore(stage, self.store, self.ledger.after)),
@@ -175,6 +179,14 @@ class World:
             consumes=lambda _workflow: plan.consumes,
             has_broker=True,
         )
+
+
+def _graphs(plan: Plan) -> dict[str, Graph]:
+    return {f"w-{one.run}": graph_of_nodes(f"w-{one.run}", one.nodes) for one in plan.starts if one.nodes}
+
+
+def _choices(plan: Plan) -> dict[str, tuple[str | None, ...]]:
+    return {key: one for start in plan.starts for key, one in choices_of(f"w-{start.run}", start.nodes).items()}
 
 
 def _workflows(plan: Plan) -> dict[str, tuple[Part, ...]]:

@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hypothesis import event, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from pikkuflow.domain.graph import Graph
 from pikkuflow.domain.graph_input import ref
 from pikkuflow.domain.graph_moves import Begin, Ended, Part, Plan
 from pikkuflow.domain.ids import StepName
-from tests.unit.domain.naive_walk import Found, NaiveWalk
+from tests.naive_walk import Found, NaiveWalk
 from tests.unit.domain.walking import Strider, failed, gave, graph
 
 _KEYS = ("x", "y")
@@ -68,7 +68,7 @@ def graphs(draw: Any) -> Made:
     return Made(graph=replace(made, max_visits=_VISITS), trigger=trigger, draw=draw)
 
 
-@settings(max_examples=_EXAMPLES)
+@settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs())
 def test_the_planner_says_what_a_naive_interpreter_says(made: Made) -> None:
     """Issue E, Build 6; T13.5, T13.6, T13.12, T13.16: the same steps, in the same order, after the same ones, with the same values.
@@ -133,3 +133,62 @@ def _said(plan: Plan) -> list[tuple[Any, ...]]:
 
 def _meant(found: list[Found]) -> list[tuple[Any, ...]]:
     return [(one.name, one.after, one.recovers, one.ordinal, one.index, one.is_list) for one in found]
+
+
+def test_a_node_waits_no_longer_for_what_comes_no_more() -> None:
+    """Spec 3.3: a join in a later round whose source is not begun in it, and never will be, takes the result of the round before."""
+    walked = graph(
+        "a",
+        a={"next": {"first": "r", "second": ["x", "y"]}},
+        y={"input": [ref("never")], "next": "r"},
+        r="x",
+        x={"input": [ref("r")], "next": {"again": "a"}},
+        never=None,
+    )
+    chosen = {"a": gave(branch="first"), "r": gave("old"), "x": gave(branch="again"), "a#1": gave(branch="second")}
+    strider = Strider(walked, chosen, reloads=True)
+    strider.go()
+
+    assert strider.names == ["a", "r", "x", "a#1", "x#1"]
+    assert naive_names(walked, chosen) == strider.names
+
+
+def test_a_node_takes_what_its_own_round_gave_though_there_is_newer() -> None:
+    """Docs/graphs.md: a reference is to the newest, within a round to the round's own, however late the reader is."""
+    walked = graph(
+        "a",
+        a={"next": {"both": ["b", "s"], "one": "b"}},
+        b={"next": {"again": "a", "on": "c"}},
+        s="c",
+        c={"input": [ref("b")], "next": {"more": "a"}},
+    )
+    strider = Strider(walked, reloads=True)
+    naive = NaiveWalk(walked, None)
+    ends = [("a", "both"), ("b", "again"), ("a#1", "one"), ("b#1", None), ("s", None)]
+    for name, branch in ends:
+        strider.begin()
+        for found in naive.plan():
+            assert isinstance(found, Found)
+            naive.begin(found)
+        strider.end(name, gave(f"of {name}", branch))
+        naive.end(name, gave(f"of {name}", branch))
+    (begin,) = strider.begin().begin
+    (late,) = naive.plan()
+    assert isinstance(late, Found)
+    naive.begin(late)
+
+    assert strider.walk.taken(begin, [ref("b")]) == naive.taken(late) == ["of b"]
+
+
+def naive_names(walked: Graph, chosen: dict[str, Ended]) -> list[str]:
+    """The steps that the naive interpreter begins, one after the other."""
+    naive, names = NaiveWalk(walked, None), list[str]()
+    while True:
+        for found in naive.plan():
+            assert isinstance(found, Found)
+            naive.begin(found)
+            names.append(found.name)
+        if not naive.open:
+            return names
+        name = next(iter(naive.open))
+        naive.end(name, chosen.get(name, gave()))
