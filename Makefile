@@ -9,13 +9,14 @@ RUN    := $(VENV)/.installed-run
 NODES  := $(VENV)/.installed-nodes
 PYTEST_ARGS ?=
 
-.PHONY: help venv demo test check unit mutations nodes faults soak simulate bench bench-quick growth
+.PHONY: help venv demo test lint check unit mutations nodes faults soak simulate bench bench-quick growth
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make venv    the virtual environment with everything for development"
 	@echo "make demo    an order workflow that survives kill -9, live on this screen"
-	@echo "make check   format, lint, types, import contracts, spelling, fast tests"
+	@echo "make lint    format, lint, types, import contracts, spelling"
+	@echo "make check   that, and the fast tests"
 	@echo "make unit    unit and architecture tests only"
 	@echo "make test    everything but the long fault tests, with real servers and real Celery processes"
 	@echo "make nodes   what of Celery itself the design rests on, through pytest-celery (part of make faults)"
@@ -44,13 +45,15 @@ venv: $(DEV) $(NODES)
 demo: $(RUN)
 	$(BIN)/pikkuflow demo
 
-check: $(DEV)
+lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 	$(BIN)/validate-pyproject pyproject.toml
+
+check: lint
 	$(BIN)/pytest -q tests/unit tests/contract tests/architecture -m "not postgres and not redis and not mysql and not rabbitmq and not celery and not slow and not faults" $(PYTEST_ARGS)
 
 unit: $(DEV)

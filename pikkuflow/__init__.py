@@ -1,5 +1,6 @@
 """Durable workflows for people who already run Celery."""
 
+from pikkuflow.adapters.celery.durable import DurableCanvas
 from pikkuflow.adapters.celery.starting import Call
 from pikkuflow.adapters.celery.workflow_task import WorkflowTask
 from pikkuflow.app import PikkuFlow
@@ -63,6 +64,7 @@ __all__ = [
     "DetachedRun",
     "DirectCallError",
     "DispatchError",
+    "DurableCanvas",
     "DurationError",
     "GateNotFound",
     "Handle",

@@ -17,11 +17,13 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, Unpack, cast, ov
 
 from celery import Celery
 from celery.local import Proxy
-from celery.utils.imports import gen_task_name, symbol_by_name
+from celery.utils.imports import gen_task_name
 
 from pikkuflow.adapters.celery.beat import add_beat_entries, add_defaults, add_routes
 from pikkuflow.adapters.celery.compensations import Compensations
+from pikkuflow.adapters.celery.configured import broker_url, codec_hook
 from pikkuflow.adapters.celery.dispatcher import CeleryDispatcher
+from pikkuflow.adapters.celery.durable import DurableCanvas, durable
 from pikkuflow.adapters.celery.extension import ATTRIBUTE
 from pikkuflow.adapters.celery.graph_nodes import GraphChoices, Nodes, graph_definition
 from pikkuflow.adapters.celery.handover import CeleryDeliverer
@@ -39,6 +41,7 @@ from pikkuflow.adapters.random_ids import RandomIds
 from pikkuflow.adapters.redis import RedisHints, RedisLeases, redis_url_of
 from pikkuflow.adapters.sql import DueColumnHints, SqlLeases, SqlRunStore
 from pikkuflow.adapters.system_clock import SystemClock
+from pikkuflow.domain.canvas import CANVAS, canvas_definition
 from pikkuflow.domain.definition import Registry, WorkflowDefinition, code_version, dispatch_of, plan_of
 from pikkuflow.domain.duration import run_timeout_of
 from pikkuflow.domain.gate_act import AuditEntry
@@ -65,7 +68,7 @@ class PikkuFlow:
     """Durable workflows for a Celery app: ``pikku = PikkuFlow(app)``, or ``PikkuFlow()`` and ``init_app(app)`` later."""
 
     def __init__(self, app: Celery[Any] | None = None) -> None:
-        self.registry = Registry()
+        self.registry = Registry([canvas_definition()])
         self.node = Node()
         self.runs = Runs(lambda: self.runtime)
         self._app: Celery | None = None
@@ -222,6 +225,17 @@ class PikkuFlow:
         """
         return self.graph(**{**read_graph_file(path), **choices})
 
+    def durable(self, canvas: Mapping[str, Any]) -> DurableCanvas:
+        """A Celery canvas as a run to start: ``pikku.durable(chain(a.s(1), group(b.s(), c.s()), d.s())).start()``.
+
+        Args:
+            canvas: a chain, group, chord, map, starmap, chunks or one task's signature, nested to any depth.
+
+        Raises:
+            WorkflowDefinitionError: something in it cannot be made durable; the message names it, and no run was made.
+        """
+        return durable(self, canvas)
+
     def compensates(self, task: Any) -> Callable[[F], F]:
         """Declare how a task is undone: ``@pikku.compensates(charge)``. Its steps then record their start before they work (D20).
 
@@ -256,6 +270,10 @@ class PikkuFlow:
         Raises ``WorkflowNotFound``, and ``WorkflowDefinitionError`` when a Celery task took its name.
         """
         self.registry.get(name)
+        if name == CANVAS:
+            raise WorkflowDefinitionError(
+                f"{name!r} has no task.", hint="Start a canvas: pikku.durable(canvas).start()."
+            )
         task: Any = self.app.tasks[name]
         if not isinstance(task, WorkflowTask):
             raise WorkflowDefinitionError(
@@ -337,7 +355,7 @@ class PikkuFlow:
         """
         app, settings, node = self.app, self.settings, self.node
         routing = Routing(app, settings, self.registry)
-        codec = JsonCodec(settings.max_payload_bytes, _codec_hook(settings.codec))
+        codec = JsonCodec(settings.max_payload_bytes, codec_hook(settings.codec))
         store = SqlRunStore(
             settings.database_url,
             pool_size=connections,
@@ -364,13 +382,13 @@ class PikkuFlow:
             consumes=lambda workflow: (
                 node.is_worker and routing.of_workflow(workflow).queue in app.amqp.queues.consume_from
             ),
-            has_broker=bool(_broker_url(app)),
+            has_broker=bool(broker_url(app)),
             audit=self._audit,
             writer=GroupWriter(store) if settings.group_commit else None,
         )
 
     def _leases(self, store: SqlRunStore, settings: Settings) -> tuple[Leases, Hints]:
-        url = redis_url_of(settings.lease_url or _broker_url(self.app) or "")
+        url = redis_url_of(settings.lease_url or broker_url(self.app) or "")
         if url is not None:
             return RedisLeases(url), RedisHints(url)
         if settings.lease_url is not None:
@@ -379,21 +397,3 @@ class PikkuFlow:
                 hint="Give a redis:// or unix:// URL, or leave it out: leases are then rows of the database.",
             )
         return SqlLeases(store.database), DueColumnHints(store)
-
-
-def _broker_url(app: Celery) -> str | None:
-    """The broker that messages are published to; None when neither configuration nor environment names one (Celery would try localhost)."""
-    url: Any = app.conf.broker_write_url
-    return ";".join(url) if isinstance(url, list | tuple) else url
-
-
-def _codec_hook(codec: Any) -> Any:
-    if codec is None:
-        return None
-    try:
-        found = symbol_by_name(codec)
-    except (ImportError, AttributeError) as error:
-        raise SettingError(
-            f"pikkuflow_codec cannot be imported: {error}.", hint="Give a dotted name, or an object."
-        ) from error
-    return found() if isinstance(found, type) else found

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pikkuflow.domain.canvas import CanvasRun
 from pikkuflow.domain.failure import Failure
 from pikkuflow.domain.gate import Terms
 from pikkuflow.domain.ids import StepName
@@ -59,6 +60,8 @@ class StepCall:
     group: str | None = None
     recovers: StepName | None = None
     """The step whose failure it takes over (a graph's recover node)."""
+    canvas: Callable[[], CanvasRun] | None = None
+    """What a CHILD that runs a canvas is made of; translated when the call is new. Raises ``WorkflowDefinitionError``."""
 
     @property
     def has_deadline(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -92,8 +92,10 @@ def plan_of(steps: Sequence[str]) -> tuple[str, ...]:
 class Registry:
     """The workflows that this process knows, by name."""
 
-    def __init__(self) -> None:
-        self._definitions: dict[str, WorkflowDefinition] = {}
+    def __init__(self, built_in: Iterable[WorkflowDefinition] = ()) -> None:
+        """``built_in`` are found and not listed: every process has them."""
+        self._definitions: dict[str, WorkflowDefinition] = {one.name: one for one in built_in}
+        self._built_in = frozenset(self._definitions)
 
     def add(self, definition: WorkflowDefinition) -> None:
         """Register a workflow. The same function may be registered again (a module loaded twice); the newer one stays.
@@ -112,7 +114,7 @@ class Registry:
         """The workflow of that name. Raises ``WorkflowNotFound``, with the nearest name as a hint."""
         definition = self._definitions.get(name)
         if definition is None:
-            near = get_close_matches(name, self._definitions, n=1)
+            near = get_close_matches(name, self.names(), n=1)
             hint = f"Did you mean {near[0]!r}?" if near else "Import the module that defines it where the app is made."
             raise WorkflowNotFound(f"No workflow is named {name!r} here.", name, hint=hint)
         return definition
@@ -122,8 +124,8 @@ class Registry:
         return self._definitions.get(name)
 
     def names(self) -> tuple[str, ...]:
-        """Every name, sorted."""
-        return tuple(sorted(self._definitions))
+        """The names of the application's own, sorted."""
+        return tuple(sorted(self._definitions.keys() - self._built_in))
 
 
 def code_version(function: Callable[..., Any]) -> str:

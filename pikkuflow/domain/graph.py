@@ -116,7 +116,8 @@ class GraphNode:
     """A node as it was read.
 
     ``what`` is its task, reason, signal or milestone; ``keys`` are the branches that it may choose, also those that lead nowhere.
-    ``fields`` is the JSON that it came from.
+    ``needs`` are nodes that it waits for as if it referred to them. ``on_failure`` are begun when it failed for good; unlike ``recover``
+    they rescue nothing. ``may_fail``: its failure ends its path, and not the run. ``fields`` is the JSON that it came from.
     """
 
     id: str
@@ -129,6 +130,9 @@ class GraphNode:
     ignores: bool = False
     for_each: Ref | None = None
     is_sequential: bool = False
+    needs: tuple[str, ...] = ()
+    on_failure: tuple[str, ...] = ()
+    may_fail: bool = False
     fields: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -139,7 +143,7 @@ class GraphNode:
     @property
     def targets(self) -> tuple[str, ...]:
         """Every node that may follow it, whatever became of it."""
-        return tuple(dict.fromkeys([*(edge.target for edge in self.next), *self.recover]))
+        return tuple(dict.fromkeys([*(edge.target for edge in self.next), *self.recover, *self.on_failure]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -147,7 +151,8 @@ class Graph:
     """A graph workflow. ``nodes`` are in the order in which they were written; that order decides between equals.
 
     ``entry`` are the nodes that a run begins with. ``context`` belongs to the application. ``max_visits`` bounds how often one run may
-    begin one node.
+    begin one node. ``output`` is what its runs give: JSON with references. ``fail_late``: what can be worked without a node that failed is
+    worked before the run fails.
     """
 
     name: str
@@ -156,13 +161,15 @@ class Graph:
     context: Any = None
     notes: str | None = None
     max_visits: int = MAX_VISITS
+    output: Any = None
+    fail_late: bool = False
 
     def fields(self) -> dict[str, Any]:
         """The graph as JSON: what is stored of a version, and what ``Graph`` can be read from again."""
         said: dict[str, Any] = {"nodes": {node.id: dict(node.fields) for node in self.nodes.values()}}
         said["entry"] = list(self.entry)
         bound = None if self.max_visits == MAX_VISITS else self.max_visits
-        optional = {"context": self.context, "notes": self.notes, "max_visits": bound}
+        optional = {"context": self.context, "notes": self.notes, "max_visits": bound, **self._ends()}
         return said | {name: value for name, value in optional.items() if value is not None}
 
     def to_json(self) -> str:
@@ -177,8 +184,14 @@ class Graph:
             for node in self.nodes.values()
         }
         said = {"source": "graph", "context": self.context, "nodes": nodes, "entry": list(self.entry)}
+        said |= self._ends()
         text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_VERSION_DIGITS]
+
+    def _ends(self) -> dict[str, Any]:
+        """What is said of a run's end, when it is."""
+        said = {"output": self.output, "fail_late": self.fail_late or None}
+        return {name: value for name, value in said.items() if value is not None}
 
 
 def node_of(node_id: str, said: Mapping[str, Any]) -> GraphNode:
@@ -216,6 +229,9 @@ def node_of(node_id: str, said: Mapping[str, Any]) -> GraphNode:
         ignores=recover == (IGNORE,),
         for_each=for_each,
         is_sequential=_is_sequential(node_id, said.get("mode")),
+        needs=_texts(said.get("needs")),
+        on_failure=_texts(said.get("on_failure")),
+        may_fail=said.get("may_fail") is True,
         fields=made,
     )
 

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 __all__ = [
     "ABSENT",
+    "CALL",
+    "FAILURE",
     "ITEM",
     "TRIGGER",
     "UNKNOWN",
@@ -31,6 +33,14 @@ TRIGGER: Final = "trigger"
 
 ITEM: Final = "$item"
 """The item that a member of a ``for_each`` is worked for."""
+
+FAILURE: Final = "$failure"
+"""The failure that a node was begun for: ``id`` (the failed step's), ``step``, ``node``, ``task``, ``type``, ``error``, ``traceback``."""
+
+CALL: Final = "$call"
+"""``{"$call": {"first": [...], "args": ..., "kwargs": ...}}``: positional arguments, more of them (a list), and keyword arguments."""
+
+_CALL_KEYS: Final = frozenset({"first", "args", "kwargs"})
 
 UNKNOWN: Final = "unknown"
 """What a template refers to when its list of references is too short (T13.15)."""
@@ -109,6 +119,8 @@ def plain_input(value: Any) -> Any:
             return ref_of(value).fields()
         if _TEMPLATE in value:
             return _plain_template(value)
+        if CALL in value:
+            return {CALL: _plain_call(value)}
         return {str(key): plain_input(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain_input(each) for each in value]
@@ -163,6 +175,13 @@ def _plain_template(value: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(text, str) and isinstance(refs, list | tuple) and not set(value) - {_TEMPLATE, "refs"}:
         return _compiled(text, [ref_of(one).fields() for one in refs])
     raise ValueError(f"has the template {dict(value)!r}, which is none")
+
+
+def _plain_call(value: Mapping[str, Any]) -> dict[str, Any]:
+    said = value[CALL]
+    if set(value) != {CALL} or not isinstance(said, Mapping) or set(said) - _CALL_KEYS:
+        raise ValueError(f"has the call {dict(value)!r}, which is none")
+    return {str(key): plain_input(each) for key, each in said.items()}
 
 
 def _checked(made: Mapping[str, Any]) -> dict[str, Any]:

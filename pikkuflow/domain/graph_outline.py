@@ -29,7 +29,7 @@ def _line(graph: Graph) -> list[GraphNode] | None:
     following = graph.entry
     while following:
         node = graph.nodes[following[0]]
-        if len(following) > 1 or node.id in found or node.keys or node.recover or node.ignores:
+        if len(following) > 1 or node.id in found or node.keys or node.recover or node.ignores or node.on_failure:
             return None
         if any(one.node not in found for one in reads_of(node) if one.node != TRIGGER):
             # What it waits for never comes: it is left out.

@@ -12,58 +12,22 @@ waits for what it refers to, for as long as that may still come.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from pikkuflow.domain.graph import Edge, Graph, GraphNode
-from pikkuflow.domain.graph_input import ABSENT, ITEM, TRIGGER, Ref, resolved
+from pikkuflow.domain.graph_input import ABSENT, FAILURE, ITEM, TRIGGER, Ref, resolved
+from pikkuflow.domain.graph_instance import Arrival, Instance, InTrouble, failure_told, recovers
 from pikkuflow.domain.graph_moves import Begin, Ended, Part, Plan, Seen, Trouble
 from pikkuflow.domain.graph_names import Ambiguous, StepNames, Unknown, meant, step_name
 from pikkuflow.domain.graph_read import not_a_list, reads_of
 from pikkuflow.domain.graph_shape import shape_of
-from pikkuflow.domain.ids import StepName
+from pikkuflow.domain.ids import RunId, StepName, invocation_id
 
 __all__ = ["Walk"]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Instance:
-    """One begin of a node."""
-
-    name: StepName
-    node: GraphNode
-    ordinal: int
-    after: StepName | None
-    round: int
-    begun: int
-    recovers: bool = False
-    ended: Ended | None = None
-    ended_no: int = 0
-    items: list[Any] | None = None
-    members: dict[int, Ended | None] = field(default_factory=dict)
-    at_work: int = 0
-    """Members that have not ended."""
-    is_broken: bool = False
-    """A member failed."""
-    lists: bool = False
-    """Its list was begun."""
-
-    @property
-    def has_output(self) -> bool:
-        return self.ended is not None and (self.ended.failure is None or self.node.ignores)
-
-    def value(self) -> Any:
-        return None if self.ended is None or self.ended.failure is not None else self.ended.read()
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    """Where edges have led: to a node in a round; to it once more, by a back edge from ``source`` or to recover its failure."""
-
-    target: str
-    round: int
-    source: StepName | None = None
-    recovers: bool = False
+_NOBODY: Final = RunId("")
 
 
 class Walk:
@@ -79,23 +43,37 @@ class Walk:
         What is recorded.
     start:
         The entry to begin with; None begins with all of them.
+    run_id:
+        The run, for the ids of its steps.
     """
 
-    def __init__(self, graph: Graph, trigger: Any, seen: Iterable[Seen] = (), *, start: str | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        trigger: Any,
+        seen: Iterable[Seen] = (),
+        *,
+        start: str | None = None,
+        run_id: RunId = _NOBODY,
+    ) -> None:
+        self._run_id = run_id
         self.graph = graph
         self.trigger = trigger
         self._shape = shape_of(graph)
         self._names = StepNames(graph.nodes)
-        self._instances: dict[StepName, _Instance] = {}
+        self._instances: dict[StepName, Instance] = {}
         self._count: dict[str, int] = dict.fromkeys(graph.nodes, 0)
-        self._rounds: dict[tuple[str, int], list[_Instance]] = {}
-        self._given: dict[str, list[_Instance]] = {node_id: [] for node_id in graph.nodes}
-        self._arrived: dict[_Arrival, list[StepName | None]] = {}
-        self._followed: set[_Arrival] = set()
-        self._fans: dict[StepName, _Instance] = {}
+        self._rounds: dict[tuple[str, int], list[Instance]] = {}
+        self._given: dict[str, list[Instance]] = {node_id: [] for node_id in graph.nodes}
+        self._arrived: dict[Arrival, list[StepName | None]] = {}
+        self._followed: set[Arrival] = set()
+        self._fans: dict[StepName, Instance] = {}
         self._troubles: list[Trouble] = []
+        self._late: list[Trouble] = []
         self._reads: Final = {
-            node.id: tuple(dict.fromkeys(one.node for one in reads_of(node) if one.node not in {TRIGGER, ITEM}))
+            node.id: tuple(
+                dict.fromkeys(one.node for one in reads_of(node) if one.node not in {TRIGGER, ITEM, FAILURE})
+            )
             for node in graph.nodes.values()
         }
         self.open: dict[StepName, Begin] = {}
@@ -133,8 +111,8 @@ class Walk:
         node = self.graph.nodes[step.node]
         whole = step_name(node, step.ordinal)
         source = None if seen.after is None else self._instances.get(seen.after)
-        recovers = _recovers(source, before, node)
-        begin = Begin(name=seen.name, node=node, ordinal=step.ordinal, after=seen.after, recovers=recovers)
+        takes_over = recovers(source, before, node)
+        begin = Begin(name=seen.name, node=node, ordinal=step.ordinal, after=seen.after, recovers=takes_over)
         if step.index is not None:
             return replace(begin, part=Part.ITEM, group=whole, index=step.index)
         return begin if node.for_each is None else replace(begin, part=Part.LIST)
@@ -153,11 +131,11 @@ class Walk:
         if begin.part is Part.LIST:
             instance.lists = True
 
-    def _new_instance(self, begin: Begin, whole: StepName, no: int) -> _Instance:
+    def _new_instance(self, begin: Begin, whole: StepName, no: int) -> Instance:
         node = begin.node.id
         source = None if begin.after is None else self._instances.get(begin.after)
         arrival = self._arrival(source, node, recovers=begin.recovers)
-        instance = self._instances[whole] = _Instance(
+        instance = self._instances[whole] = Instance(
             name=whole,
             node=begin.node,
             ordinal=begin.ordinal,
@@ -168,7 +146,7 @@ class Walk:
         )
         self._count[node] = max(self._count[node], begin.ordinal + 1)
         self._rounds.setdefault((node, arrival.round), []).append(instance)
-        for followed in {arrival} if begin.recovers else {arrival, _Arrival(node, arrival.round)}:
+        for followed in {arrival} if begin.recovers else {arrival, Arrival(node, arrival.round)}:
             self._followed.add(followed)
             self._arrived.pop(followed, None)
         return instance
@@ -186,21 +164,20 @@ class Walk:
         if instance.has_output:
             self._given[begin.node.id].append(instance)
         for target in self._following(instance, ended):
-            self._arrive(instance, target, recovers=ended.failure is not None and not instance.node.ignores)
+            self._arrive(instance, target, recovers=recovers(instance, ended, self.graph.nodes[target]))
 
-    def _following(self, instance: _Instance, ended: Ended) -> Iterable[str]:
+    def _following(self, instance: Instance, ended: Ended) -> Iterable[str]:
         node = instance.node
         if ended.failure is None:
             return self._chosen(instance, ended.branch)
         if node.ignores:
             return self._chosen(instance, None)
-        if not node.recover:
-            self._troubles.append(
-                Trouble(node=node.id, step=instance.name, failure=ended.failure, attempts=ended.attempts)
-            )
-        return node.recover
+        if not node.recover and not node.may_fail:
+            trouble = Trouble(node=node.id, step=instance.name, failure=ended.failure, attempts=ended.attempts)
+            (self._late if self.graph.fail_late else self._troubles).append(trouble)
+        return (*node.recover, *node.on_failure)
 
-    def _chosen(self, instance: _Instance, branch: str | None) -> Iterable[str]:
+    def _chosen(self, instance: Instance, branch: str | None) -> Iterable[str]:
         node = instance.node
         key = None
         if branch is not None and node.keys:
@@ -212,18 +189,18 @@ class Walk:
                 return ()
         return dict.fromkeys(edge.target for edge in node.next if _is_followed(edge, key))
 
-    def _arrive(self, source: _Instance | None, target: str, *, recovers: bool = False) -> None:
+    def _arrive(self, source: Instance | None, target: str, *, recovers: bool = False) -> None:
         arrival = self._arrival(source, target, recovers=recovers)
         if arrival not in self._followed:
             self._arrived.setdefault(arrival, []).append(None if source is None else source.name)
 
-    def _arrival(self, source: _Instance | None, target: str, *, recovers: bool = False) -> _Arrival:
+    def _arrival(self, source: Instance | None, target: str, *, recovers: bool = False) -> Arrival:
         if source is None:
-            return _Arrival(target, 0)
+            return Arrival(target, 0)
         is_back = self._shape.is_back(source.node.id, target)
         round_ = source.round + is_back if self._shape.is_one_ring(source.node.id, target) else 0
         # Each failure has its own recovery, as each turn of a ring begins its nodes again.
-        return _Arrival(target, round_, source.name if is_back or recovers else None, recovers)
+        return Arrival(target, round_, source.name if is_back or recovers else None, recovers)
 
     # --- what is next -------------------------------------------------------------------------------------------------
     def plan(self) -> Plan:
@@ -231,9 +208,11 @@ class Walk:
         if self._troubles:
             return Plan(trouble=self._troubles[0])
         try:
-            return Plan(begin=(*self._next_items(), *self._next_nodes()))
-        except _InTrouble as found:
+            begin = (*self._next_items(), *self._next_nodes())
+        except InTrouble as found:
             return Plan(trouble=found.trouble)
+        is_over = not begin and not self.open
+        return Plan(begin=begin, trouble=self._late[0] if self._late and is_over else None)
 
     def _next_nodes(self) -> Iterator[Begin]:
         arrived = sorted(self._arrived, key=self._rank)
@@ -247,14 +226,14 @@ class Walk:
         for arrival in ready:
             yield from self._first(arrival, counts)
 
-    def _rank(self, arrival: _Arrival) -> tuple[int, int, int]:
+    def _rank(self, arrival: Arrival) -> tuple[int, int, int]:
         source = None if arrival.source is None else self._instances[arrival.source]
         return self._shape.place[arrival.target], arrival.round, 0 if source is None else source.begun
 
-    def _is_ready(self, arrival: _Arrival, coming: Collection[str]) -> bool:
+    def _is_ready(self, arrival: Arrival, coming: Collection[str]) -> bool:
         return all(self._is_given(read, arrival, coming) for read in self._reads[arrival.target])
 
-    def _is_given(self, read: str, arrival: _Arrival, coming: Collection[str]) -> bool:
+    def _is_given(self, read: str, arrival: Arrival, coming: Collection[str]) -> bool:
         """What a node refers to is there, and nothing newer of its own round may still come."""
         shape, target = self._shape, arrival.target
         if not shape.is_one_ring(read, target):
@@ -269,14 +248,14 @@ class Walk:
             return False
         return bool(self._given[read])
 
-    def _first(self, arrival: _Arrival, counts: dict[str, int]) -> Iterator[Begin]:
+    def _first(self, arrival: Arrival, counts: dict[str, int]) -> Iterator[Begin]:
         node = self.graph.nodes[arrival.target]
         ordinal = counts[node.id]
         counts[node.id] += 1
         after = min(self._arrived[arrival], key=self._source_rank)
         name = step_name(node, ordinal)
         if ordinal >= self.graph.max_visits:
-            raise _InTrouble(node, name, f"was begun {ordinal} times, which is the most that max_visits allows")
+            raise InTrouble(node, name, f"was begun {ordinal} times, which is the most that max_visits allows")
         begin = Begin(name=name, node=node, ordinal=ordinal, after=after, recovers=arrival.recovers)
         if node.for_each is None:
             yield begin
@@ -297,7 +276,7 @@ class Walk:
             if not fan.lists:
                 yield from self._more_of(fan)
 
-    def _more_of(self, fan: _Instance) -> Iterator[Begin]:
+    def _more_of(self, fan: Instance) -> Iterator[Begin]:
         node, done = fan.node, len(fan.members)
         begin = Begin(name=fan.name, node=node, ordinal=fan.ordinal, after=fan.after, recovers=fan.recovers)
         if node.is_sequential and fan.at_work:
@@ -321,9 +300,27 @@ class Walk:
         def read(one: Ref) -> Any:
             if one.node == ITEM:
                 return one.read(self.item(begin))
+            if one.node == FAILURE:
+                return one.read(self._failure(begin))
             return self._value(one, begin.node, round_, as_of)
 
         return resolved(value, read)
+
+    def output(self) -> Any:
+        """What the run gives, now that it is complete."""
+
+        def read(one: Ref) -> Any:
+            if one.node == TRIGGER:
+                return one.read(self.trigger)
+            given = self._given[one.node]
+            return one.read(given[-1].value()) if given else ABSENT
+
+        value = resolved(self.graph.output, read)
+        return None if value is ABSENT else value
+
+    def _failure(self, begin: Begin) -> Any:
+        source = None if begin.after is None else self._instances.get(begin.after)
+        return failure_told(source, "" if source is None else invocation_id(self._run_id, source.name))
 
     def item(self, begin: Begin) -> Any:
         """What an ITEM is worked for."""
@@ -346,13 +343,13 @@ class Walk:
         source = None if begin.after is None else self._instances.get(begin.after)
         return self._arrival(source, begin.node.id).round
 
-    def _items(self, node: GraphNode, name: StepName, round_: int, instance: _Instance | None) -> list[Any]:
+    def _items(self, node: GraphNode, name: StepName, round_: int, instance: Instance | None) -> list[Any]:
         if instance is not None and instance.items is not None:
             return instance.items
         as_of = None if instance is None else instance.begun
         found = ABSENT if node.for_each is None else self._value(node.for_each, node, round_, as_of)
         if not isinstance(found, list | tuple):
-            raise _InTrouble(node, name, not_a_list(node, None if found is ABSENT else found).message, is_whole=True)
+            raise InTrouble(node, name, not_a_list(node, None if found is ABSENT else found).message, is_whole=True)
         items = list(found)
         if instance is not None:
             instance.items = items
@@ -372,18 +369,6 @@ class Walk:
                 newest = instance
                 break
         return ABSENT if newest is None else one.read(newest.value())
-
-
-class _InTrouble(Exception):
-    """Planning came upon what the run fails by."""
-
-    def __init__(self, node: GraphNode, step: StepName, why: str, *, is_whole: bool = False) -> None:
-        super().__init__(why)
-        self.trouble = Trouble(node=node.id, step=step, why=why if is_whole else f"Node {node.id!r} {why}.")
-
-
-def _recovers(source: _Instance | None, ended: Ended | None, node: GraphNode) -> bool:
-    return source is not None and ended is not None and ended.failure is not None and node.id in source.node.recover
 
 
 def _is_followed(edge: Edge, key: str | None) -> bool:

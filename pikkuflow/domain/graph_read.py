@@ -10,7 +10,7 @@ from typing import Any, Final
 from pikkuflow.domain.duration import seconds_of
 from pikkuflow.domain.gate import approvers_of
 from pikkuflow.domain.graph import FORM, IGNORE, MAX_VISITS, Edge, Graph, GraphNode, Node, as_json, broken, node_of
-from pikkuflow.domain.graph_input import ITEM, TRIGGER, UNKNOWN, Ref, refs_in
+from pikkuflow.domain.graph_input import FAILURE, ITEM, TRIGGER, UNKNOWN, Ref, plain_input, refs_in
 from pikkuflow.domain.graph_names import Ambiguous, Unknown, meant, step_name
 from pikkuflow.domain.graph_shape import endless_ring
 from pikkuflow.domain.recorded_names import check_step_name
@@ -25,7 +25,7 @@ _OWN: Final = {
     StepKind.TASK: frozenset(
         {
             *("task", "input", "for_each", "mode", "retries", "retry_delay", "dispatch", "compensate", "record_start"),
-            *("timeout", "heartbeat_timeout", "options"),
+            *("timeout", "heartbeat_timeout", "options", "needs", "on_failure", "may_fail"),
         }
     ),
     StepKind.SLEEP: frozenset({"sleep"}),
@@ -36,14 +36,14 @@ _OWN: Final = {
 }
 """The fields that a node of each kind may have."""
 
-_RESERVED: Final = frozenset({TRIGGER, ITEM, UNKNOWN, IGNORE})
+_RESERVED: Final = frozenset({TRIGGER, ITEM, FAILURE, UNKNOWN, IGNORE})
 _LONGEST_ID: Final = 200
 """Characters: with a number and an item it is a key in every database."""
 
 _APPROVAL_KEYS: Final = ("decided", "expired")
 
 
-def graph_of(
+def graph_of(  # noqa: PLR0913 - each is one thing that a graph says
     name: str,
     *,
     nodes: Mapping[str, Node | Mapping[str, Any]],
@@ -51,6 +51,8 @@ def graph_of(
     context: Any = None,
     notes: str | None = None,
     max_visits: int = MAX_VISITS,
+    output: Any = None,
+    fail_late: bool = False,
 ) -> Graph:
     """Read a graph and check the whole of it.
 
@@ -61,6 +63,8 @@ def graph_of(
         context: JSON that belongs to the application; it is part of the version.
         notes: for readers.
         max_visits: how often one run may begin one node.
+        output: what its runs give, JSON with references to nodes.
+        fail_late: a failed node fails the run when nothing else is left to work.
 
     Raises:
         WorkflowDefinitionError: a node or the graph cannot work; the message names the node and what is wrong with it.
@@ -76,17 +80,13 @@ def graph_of(
         context=as_json(context, what=f"The context of graph {name!r}"),
         notes=notes,
         max_visits=_visits(name, max_visits),
+        output=_output(name, output, found),
+        fail_late=fail_late,
     )
     for node in found.values():
         _check_node(node, found)
     _check_names(found)
-    ring = endless_ring(graph)
-    if ring:
-        raise broken(
-            ring[0],
-            f"begins itself again for ever ({' -> '.join([*ring, ring[0]])}): no node of this cycle chooses what follows",
-            'Give one of them next={"again": ..., "done": ...} and call current_step().branch("done").',
-        )
+    _check_rings(graph)
     return graph
 
 
@@ -139,7 +139,21 @@ def _with_targets(node: GraphNode, nodes: Mapping[str, GraphNode]) -> GraphNode:
         raise broken(node.id, f"names a {what} that is no node: {error}") from None
     except Ambiguous as error:
         raise broken(node.id, f"names a {what} that is more than one node: {error}", "Write the id itself.") from None
+    for target in (*node.on_failure, *node.needs):
+        if target not in nodes:
+            raise broken(node.id, f"names {target!r}, which is no node")
     return replace(node, next=tuple(dict.fromkeys(following)), recover=tuple(dict.fromkeys(recover)))
+
+
+def _output(name: str, output: Any, nodes: Mapping[str, GraphNode]) -> Any:
+    try:
+        made = as_json(plain_input(output), what=f"The output of graph {name!r}")
+    except ValueError as error:
+        raise WorkflowDefinitionError(f"The output of graph {name!r} {error}.") from None
+    for one in refs_in(made):
+        if one.node != TRIGGER and one.node not in nodes:
+            raise WorkflowDefinitionError(f"The output of graph {name!r} refers to {one.node!r}, which is no node.")
+    return made
 
 
 # --- one node ---------------------------------------------------------------------------------------------------------
@@ -177,7 +191,8 @@ def reads_of(node: GraphNode) -> tuple[Ref, ...]:
     """Every reference in what a node takes."""
     own = () if node.for_each is None else (node.for_each,)
     taken = [node.input, node.fields.get("sleep") if node.kind is StepKind.SLEEP else None]
-    return (*own, *(one for value in taken for one in refs_in(value)))
+    needed = (Ref(node_id) for node_id in node.needs)
+    return (*own, *(one for value in taken for one in refs_in(value)), *needed)
 
 
 def _check_values(fields: Mapping[str, Any], kind: StepKind) -> None:
@@ -210,6 +225,7 @@ _VALUES: Final[Mapping[str, Callable[[Any], object]]] = {
     "schema": _dotted,
     "compensate": _flag,
     "record_start": _flag,
+    "may_fail": _flag,
 }
 """How the value of a field is looked at; each raises what is wrong with it."""
 
@@ -232,7 +248,7 @@ def _check_branches(node: GraphNode) -> None:
 def _check_ref(node: GraphNode, one: Ref, nodes: Mapping[str, GraphNode]) -> None:
     if one.node == ITEM and node.for_each is None:
         raise broken(node.id, "refers to $item and has no for_each")
-    if one.node in {TRIGGER, ITEM}:
+    if one.node in {TRIGGER, ITEM, FAILURE}:
         return
     if one.node == UNKNOWN and UNKNOWN not in nodes:
         raise broken(node.id, "has a template with more placeholders than references")
@@ -261,6 +277,16 @@ def _check_names(nodes: Mapping[str, GraphNode]) -> None:
         other = stems.get(stem, node)
         if number.isdecimal() and other is not node and other.kind is StepKind.APPROVAL:
             raise broken(node.id, f"has the reason that approval {other.id!r} has when it is asked for again")
+
+
+def _check_rings(graph: Graph) -> None:
+    ring = endless_ring(graph)
+    if ring:
+        raise broken(
+            ring[0],
+            f"begins itself again for ever ({' -> '.join([*ring, ring[0]])}): no node of this cycle chooses what follows",
+            'Give one of them next={"again": ..., "done": ...} and call current_step().branch("done").',
+        )
 
 
 def check_start(graph: Graph, trigger: Any, start_node: str | None = None) -> None:

@@ -6,12 +6,14 @@ import json
 from typing import Any
 
 from pikkuflow.domain.act import RunRef
+from pikkuflow.domain.canvas import canvas_definition
 from pikkuflow.domain.command import PlannedCall, Recorded, StepCall
 from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.ids import RunId, StepName, invocation_id
 from pikkuflow.domain.run import NewRun, ParentStep, Run
 from pikkuflow.domain.step import Step
 from pikkuflow.engine.open_pass import OpenPass
+from pikkuflow.engine.own_version import store_graph
 from pikkuflow.engine.send import wake_runs
 from pikkuflow.engine.step_rows import child_step
 
@@ -53,12 +55,17 @@ def work_child(p: OpenPass, name: StepName, child: RunId) -> Step | None:
 def child_of(p: OpenPass, planned: PlannedCall) -> NewRun:
     """The child run of a call. Its id is the step's invocation id, so starting it twice is starting it once.
 
-    Raises ``PayloadError`` when the child's arguments cannot be stored.
+    Raises ``PayloadError`` when its arguments cannot be stored, and ``WorkflowDefinitionError`` for a canvas that cannot be durable.
     """
     call, run = planned.call, p.run
     workflow = call.task or call.name
     definition = p.rt.registry.find(workflow)
     payload = {"args": list(call.args), "kwargs": dict(call.kwargs)}
+    if call.canvas is not None:
+        canvas = call.canvas()
+        definition = child = canvas_definition(canvas.graph)
+        payload = {"args": [canvas.trigger], "kwargs": {}}
+        p.ask(lambda: store_graph(p.rt, child))
     plan = definition.planned_steps if definition is not None else None
     return NewRun(
         id=RunId(invocation_id(run.id, planned.name)),

@@ -26,6 +26,9 @@ HELPERS: Final = 11
 SHARE_SECONDS: Final = 0.25
 """How long a message for several runs is worked by the process that took it alone."""
 
+_SHARE_TOGETHER_SECONDS: Final = 1.0
+"""The same where outcomes are written together: many runs are under way at once, and fewer share a write once they are handed on."""
+
 _HELPERS: Final = Semaphore(HELPERS)
 
 _SOONEST_SECONDS: Final = 0.2
@@ -96,7 +99,8 @@ class _Message:
         if len(self._left) <= 1 or not self._rt.has_broker:
             yield
             return
-        key = WATCH.begin(lambda: self._seconds() >= SHARE_SECONDS, self._hand_on, after_seconds=SHARE_SECONDS)
+        after = SHARE_SECONDS if self._rt.writer is None else _SHARE_TOGETHER_SECONDS
+        key = WATCH.begin(lambda: self._seconds() >= after, self._hand_on, after_seconds=after)
         try:
             yield
         finally:
@@ -140,12 +144,11 @@ class _Message:
             return
         try:
             found = self._rt.store.find_runs(left)
-        except Exception as error:  # noqa: BLE001 - an outage: they come back as those that were not reached
+            wake_runs(self._rt, [one.ref for one in found], at_most=pieces)
+        except Exception as error:  # noqa: BLE001 - the thread that watches must live; they come back as those that were not reached
             warn(self._rt, f"It could not be handed on, like {len(left) - 1} more: {error!r}", run_id=left[0])
             for run_id in left:
                 self._rt.hints.leave(run_id, SOON_SECONDS)
-            return
-        wake_runs(self._rt, [one.ref for one in found], at_most=pieces)
 
     def _is_over(self) -> bool:
         return self._rt.is_stopping() or self._seconds() >= self._rt.settings.pass_seconds

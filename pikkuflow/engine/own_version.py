@@ -19,10 +19,12 @@ from pikkuflow.errors import VersionConflict, WorkflowDefinitionError
 from pikkuflow.replay.outcome import Failed
 from pikkuflow.replay.park import Parked, ParkReason
 
-__all__ = ["VERSION_NOT_FOUND", "own_version", "store_graphs"]
+__all__ = ["VERSION_NOT_FOUND", "own_version", "store_graph", "store_graphs"]
 
 VERSION_NOT_FOUND: Final = "VERSION_NOT_FOUND"
 """The code of a run whose graph has changed and was never stored."""
+
+_MOST_KEPT: Final = 1_000
 
 
 def store_graphs(rt: Runtime, runs: Sequence[NewRun]) -> None:
@@ -32,9 +34,20 @@ def store_graphs(rt: Runtime, runs: Sequence[NewRun]) -> None:
     """
     for workflow, version in sorted({(run.workflow, run.version) for run in runs} - rt.versions.keys()):
         definition = rt.registry.find(workflow)
-        if definition is not None and definition.graph is not None and definition.version == version:
-            rt.store.store_version(described(definition))
-            rt.versions[workflow, version] = definition.graph
+        if definition is not None and definition.version == version:
+            store_graph(rt, definition)
+
+
+def store_graph(rt: Runtime, definition: WorkflowDefinition) -> None:
+    """Store a graph that runs are about to be started with, unless this process did; a function is left alone.
+
+    Raises ``StoreUnavailable``.
+    """
+    key = definition.name, definition.version
+    if definition.graph is None or key in rt.versions:
+        return
+    rt.store.store_version(described(definition))
+    _keep(rt, key, definition.graph)
 
 
 def own_version(rt: Runtime, run: Run, definition: WorkflowDefinition) -> WorkflowDefinition | Failed:
@@ -69,8 +82,15 @@ def _stored(rt: Runtime, run: Run, definition: WorkflowDefinition) -> Graph | Ve
         # A function that was never stored goes on as one: only a graph has to be there before its runs (``store_graphs``).
         kept = VersionKind.FUNCTION if found is not None or definition.graph is None else None
     if kept is not None:
-        rt.versions[key] = kept
+        _keep(rt, key, kept)
     return kept
+
+
+def _keep(rt: Runtime, key: tuple[str, str], kept: Graph | VersionKind) -> None:
+    if len(rt.versions) >= _MOST_KEPT:
+        # Canvases have as many versions as shapes; what is forgotten is read again.
+        rt.versions.clear()
+    rt.versions[key] = kept
 
 
 def _read(run: Run, text: str) -> Graph:

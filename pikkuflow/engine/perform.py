@@ -139,7 +139,9 @@ class Performer:
     def _goes_in(item: _Planned) -> bool:
         if item.call.row is not None:
             return False
-        return item.missing is not None or (item.move is Move.SLEEP and bool(item.call.call.seconds))
+        return (
+            item.missing is not None or _is_delayed(item) or (item.move is Move.SLEEP and bool(item.call.call.seconds))
+        )
 
     def _refuse_missing(self, planned: Sequence[_Planned]) -> None:
         for item in planned:
@@ -198,7 +200,7 @@ class Performer:
         if item.move is Move.SLEEP:
             return self._sleep(item, step)
         if row is None:
-            return self._work_new(item, step)
+            return self._waiting(step.delay_seconds) if _is_delayed(item) else self._work_new(item, step)
         return self._go_on(item.move, row, item)
 
     def _go_on(self, move: Move, row: Step, item: _Planned) -> Recorded | Waiting:
@@ -306,6 +308,11 @@ class Performer:
                 f"{threshold} steps: every pass replays all of them. Split the work into child runs.",
                 run_id=self._p.run.id,
             )
+
+
+def _is_delayed(item: _Planned) -> bool:
+    """A step in place with a countdown: its row waits for its time."""
+    return item.move is Move.WORK and item.step is not None and bool(item.step.delay_seconds)
 
 
 def _travels_alone(item: _Planned) -> bool:

@@ -10,7 +10,7 @@ from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.duration import seconds_of
 from pikkuflow.domain.gate import Policy, Terms, approvers_of
 from pikkuflow.domain.graph import GraphNode
-from pikkuflow.domain.graph_input import ABSENT
+from pikkuflow.domain.graph_input import ABSENT, CALL
 from pikkuflow.domain.graph_moves import Begin, Part
 from pikkuflow.domain.graph_names import reason_of
 from pikkuflow.domain.graph_plan import Walk
@@ -130,11 +130,14 @@ class GraphCalls:
 
     # --- arguments ----------------------------------------------------------------------------------------------------
     def _arguments(self, begin: Begin) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """A mapping gives keyword arguments, a list positional ones, anything else one argument.
+        """A ``$call`` says which are which. A mapping gives keyword arguments, a list positional ones, anything else one argument.
 
         Without an input, a member of a ``for_each`` gets its item, and an entry what the run was started with.
         """
         node = begin.node
+        if CALL in _keys(node.input):
+            said = self._walk.taken(begin, node.input)[CALL]
+            return (*said.get("first", ()), *said.get("args", ())), said.get("kwargs", {})
         if node.input is not None:
             return _called_with(self._walk.taken(begin, node.input), is_single="$ref" in _keys(node.input))
         if begin.part is Part.ITEM:

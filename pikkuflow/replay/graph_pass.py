@@ -109,14 +109,14 @@ class _GraphPass:
             if names.read(row.name) is None:
                 raise _misfit(self._run.workflow, row)
         start = json.loads(self._run.wire or "{}").get(START_NODE)
-        return Walk(self._graph, trigger, map(self._seen, self._rows.values()), start=start)
+        return Walk(self._graph, trigger, map(self._seen, self._rows.values()), start=start, run_id=self._run.id)
 
     def _end(self) -> Outcome:
         if any(not begin.node.is_gate for begin in self._walk.open.values()):
             raise Parked(ParkReason.WAITING)
         if self._closed is not None:
             raise self._closed
-        return Completed(None)
+        return Completed(self._walk.output())
 
     def _failed(self, trouble: Trouble) -> Outcome:
         if trouble.failure is None:

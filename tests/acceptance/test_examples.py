@@ -50,6 +50,16 @@ PRINTS: dict[str, list[Any]] = {
         "weigh#2 5",
         "ship parcel of 5 kg",
     ],
+    "10-canvas": [
+        "total: 60",
+        "here: 30",
+        "canvas.fetch[0] 0",
+        "canvas.fetch[1] 10",
+        "canvas.fetch[2] 20",
+        "canvas.fetch [0, 10, 20]",
+        "canvas.total 30",
+        "canvas.write here: 30",
+    ],
 }
 STARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "01-minimal": ("minimal.order", (42,)),
@@ -61,6 +71,7 @@ STARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "07-order-saga": ("saga.order", (1, "good")),
     "08-version-change": ("changes.order", (2, "here")),
     "09-graph": ("graph.order", ({"name": "Ada", "lines": [{"sku": "tea"}, {"sku": "cup"}]},)),
+    "10-canvas": ("canvas.report", (4,)),
 }
 
 

@@ -35,7 +35,7 @@ def test_a_success_is_stored_and_the_run_woken(scene: Scene) -> None:
 
 
 def test_what_an_attempt_said_is_stored_with_its_success(scene: Scene) -> None:
-    """Spec 3.1: the branch that a graph's node chose, with the outcome itself; what a retry had changed is over."""
+    """T17.5, spec 3.1: the branch that a graph's node chose, with the outcome itself; what a retry had changed is over."""
     scene.dispatch("a")
     scene.claimed()
     scene.try_again(delay_seconds=0.0, override='{"queue":"slow"}')

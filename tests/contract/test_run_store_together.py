@@ -46,7 +46,7 @@ def test_outcomes_of_one_run_are_written_together(scene: Scene) -> None:
 
 
 def test_what_an_attempt_said_is_stored_with_its_success(scene: Scene) -> None:
-    """Spec 3.1: the branch that a graph's node chose, with the outcome itself, alone and together with others."""
+    """T17.5, spec 3.1: the branch that a graph's node chose, with the outcome itself, alone and together with others."""
     ref = scene.begin()
     scene.write(ref, StepStatus.RUNNING)
     said = '{"branch":"yes"}'

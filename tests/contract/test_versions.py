@@ -51,7 +51,7 @@ def test_a_version_that_was_never_stored_is_none(scene: Scene) -> None:
     """T17.7: missing is null; a version is one workflow's own."""
     scene.store.store_version(a_version())
 
-    assert scene.store.get_version("shop.order", "abd") is None
+    assert scene.store.get_version("shop.order", "none") is None
     assert scene.store.get_version("shop.other", "abc") is None
     assert scene.store.get_version("shop.order", "ABC") is None
 

@@ -20,7 +20,7 @@ from pikkuflow.domain.transitions import RUN_TRANSITIONS
 from pikkuflow.domain.undo import Undo
 from tests.simulation.limits import Limits
 
-__all__ = ["Stops"]
+__all__ = ["Stops", "ends_unstarted", "outcome_of"]
 
 
 class Stops:
@@ -224,3 +224,14 @@ class Stops:
 
     def _parent(self, run: RunRow) -> RunRow | None:
         return None if run.parent is None else self._tables.runs[run.parent.run_id]
+
+
+def outcome_of(row: StepRow) -> tuple[Any, ...]:
+    """What stays once it is there."""
+    return (row.status, row.attempt, row.result, row.error)
+
+
+def ends_unstarted(run: RunRow, was: StepStatus, row: StepRow) -> bool:
+    """One that its worker gave back unstarted, to a run that has ended: it waits and is cancelled in one act."""
+    moves = was is StepStatus.RUNNING and row.status is StepStatus.CANCELLED
+    return run.is_settled and moves and row.attempt == 1 and row.claim_id is None

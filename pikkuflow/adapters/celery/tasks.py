@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Celery, Task
 
+from pikkuflow.adapters.celery.errback import register_errback
 from pikkuflow.adapters.celery.extension import extension_of
 from pikkuflow.adapters.celery.names import ORCHESTRATE_TASK, STEP_TASK, SWEEP_TASK
 from pikkuflow.domain.ids import RunId, StepName
@@ -48,7 +49,8 @@ class EngineTask(_Task):
 
 
 def register_engine_tasks(app: Celery) -> None:
-    """Add the three tasks to this app only; they are built when the app is first used."""
+    """Add the three tasks, and the one for errbacks, to this app only; they are built when the app is first used."""
+    register_errback(app, EngineTask)
 
     @app.task(name=ORCHESTRATE_TASK, base=EngineTask, shared=False)
     def orchestrate(run_ids: Sequence[str]) -> None:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from celery import Celery, Task
 
+from pikkuflow.adapters.celery.canvas import Canvases
 from pikkuflow.adapters.schemas import schema_of
+from pikkuflow.domain.canvas import CANVAS
+from pikkuflow.domain.canvas_read import Kind, kind_of
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import Registry
 from pikkuflow.domain.gate import Schema
@@ -28,10 +31,6 @@ _REFUSED: Final = {
     "link_error": "Catch StepFailed in the workflow instead.",
     "task_id": "A step's id is its invocation id; a signature that was frozen or applied cannot be a step.",
 }
-
-_CANVAS: Final = frozenset(
-    {"celery.map", "celery.starmap", "celery.chunks", "celery.group", "celery.chain", "celery.chord"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +54,7 @@ class SignatureTranslator:
         self._app = app
         self._registry = registry
         self._undo_task_of = undo_task_of
+        self._canvases = Canvases(app, registry)
 
     def __call__(self, what: Any, name: str | None, options: StepOptions) -> StepCall:
         """The call that ``what`` stands for; see ``Translate``."""
@@ -89,11 +89,9 @@ class SignatureTranslator:
         task = what.get("task")
         if not isinstance(task, str) or not task:
             raise WorkflowDefinitionError(f"{what!r} is no signature.", hint="A signature names its task.")
-        if what.get("subtask_type") or task in _CANVAS:
-            raise WorkflowDefinitionError(
-                f"A {what.get('subtask_type') or task.removeprefix('celery.')} cannot be one step.",
-                hint="Write its tasks as steps: wf.do one after the other, wf.gather or wf.map for a group.",
-            )
+        if task.startswith("celery.") and kind_of(what) is not Kind.TASK:
+            call = self._of_task(CANVAS, (), {}, {}, (name or str(kind_of(what)), options))
+            return replace(call, canvas=lambda: self._canvases.run_of(what, items))
         own = what.get("options") or {}
         for key, hint in _REFUSED.items():
             if own.get(key):

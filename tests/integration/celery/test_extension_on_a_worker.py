@@ -226,7 +226,7 @@ class TestWithoutBeat:
         module = site.load()
         site.worker(pool="solo")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module.pikku.runtime.dispatcher, "wake", lambda _runs: None)
+            patch.setattr(module.pikku.runtime.dispatcher, "wake", lambda _runs, **_: None)
             run = module.double.start(4)
         assert run.result(timeout=40) == 8
 

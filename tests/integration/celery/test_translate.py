@@ -11,6 +11,7 @@ import pytest
 from celery import Celery, Task, chain, chord, group
 
 from pikkuflow.adapters.celery.translate import SignatureTranslator
+from pikkuflow.domain.canvas import canvas_definition
 from pikkuflow.domain.definition import Registry, WorkflowDefinition
 from pikkuflow.domain.status import Dispatch, StepKind
 from pikkuflow.errors import WorkflowDefinitionError
@@ -43,7 +44,7 @@ async def later() -> None:
 @pytest.fixture
 def translate() -> SignatureTranslator:
     """A translator that knows one workflow and one compensation."""
-    registry = Registry()
+    registry = Registry([canvas_definition()])
     registry.add(WorkflowDefinition(name="shop.invoice", body=lambda wf: wf, version="1"))
     return SignatureTranslator(app, registry, undo_task_of={"shop.charge": "shop.refund"}.get)
 
@@ -182,10 +183,13 @@ class TestRefused:
         ],
         ids=["chain", "group", "chord", "map", "chunks"],
     )
-    def test_canvas_is_not_one_step(self, translate: SignatureTranslator, build: Any) -> None:
-        """The hint says how to write it."""
-        with pytest.raises(WorkflowDefinitionError, match="cannot be one step"):
-            translate(build(), None, PLAIN)
+    def test_canvas_is_a_run_of_its_own(self, translate: SignatureTranslator, build: Any) -> None:
+        """Issue E, Build 3: a child run, named after its shape, and looked into only when it is new."""
+        call = translate(build(), None, PLAIN)
+        assert (call.kind, call.task) == (StepKind.CHILD, "pikkuflow.canvas")
+        assert build()["task"] == f"celery.{call.name}"
+        assert call.canvas is not None
+        assert call.canvas().graph.fail_late
 
     @pytest.mark.parametrize(
         "what",

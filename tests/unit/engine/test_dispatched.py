@@ -232,6 +232,27 @@ def test_a_step_with_a_countdown_is_sent_when_it_is_due() -> None:
     assert bench.output() == "late"
 
 
+def test_a_step_in_place_with_a_countdown_waits_for_its_time() -> None:
+    """Design 1: countdown and eta become a column, wherever the step is worked."""
+    bench = Bench()
+    bench.task(lambda: "late", name="near")
+
+    def flow(wf: Any) -> str:
+        value: str = wf.do(Task("near", countdown=60.0))
+        return value
+
+    bench.workflow(flow)
+    bench.start("flow")
+    bench.work()
+    assert not bench.runner.works
+    assert bench.due() == pytest.approx(60)
+
+    bench.pass_time(60)
+
+    assert bench.output() == "late"
+    assert len(bench.runner.works) == 1
+
+
 def test_members_of_a_map_wake_their_run_once() -> None:
     """Design 2: one insert, one publish, a shared counter; only the member that reaches zero wakes the run."""
     bench = Bench()

@@ -68,16 +68,20 @@ def test_a_message_that_is_worked_at_once_is_not_handed_on() -> None:
     assert all(bench.run(run_id).is_settled for run_id in RUNS)
 
 
-def test_runs_that_cannot_be_handed_on_get_a_hint() -> None:
-    """The database is away for the look at them, or the broker for their messages."""
+@pytest.mark.parametrize("fails", ["find_runs", "wake"])
+def test_runs_that_cannot_be_handed_on_get_a_hint(fails: str) -> None:
+    """The look at them or their messages fail, whatever by; the thread that watches lives on and records the starts of long steps."""
     bench, taken = _bench()
 
     class Away:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(bench.store, name)
+        def __init__(self, port: Any) -> None:
+            self._port = port
 
-        def find_runs(self, _: object) -> Any:
-            raise ConnectionError("away")
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._port, name) if name != fails else self._fail
+
+        def _fail(self, *_: object, **__: object) -> Any:
+            raise ValueError("no way out")
 
     def slow() -> None:
         bench.clock.advance(SHARE_SECONDS)
@@ -85,9 +89,11 @@ def test_runs_that_cannot_be_handed_on_get_a_hint() -> None:
         taken.extend([bench.due(run_id) for run_id in RUNS[1:]])
 
     bench.task(slow, name="step")
-    bench.orchestrate_all(*RUNS, store=Away())
+    bench.orchestrate_all(*RUNS, store=Away(bench.store), dispatcher=Away(bench.broker))
 
     assert taken == [pytest.approx(1)] * 4
+    assert WATCH._thread is not None
+    assert WATCH._thread.is_alive()
 
 
 def _bench() -> tuple[Bench, list[Any]]:

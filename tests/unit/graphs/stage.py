@@ -13,9 +13,12 @@ from pikkuflow.domain.ids import RunId, StepName
 from pikkuflow.domain.step import Step
 from pikkuflow.testing import MemoryWorld, in_memory
 
-__all__ = ["PLACES", "Stage", "staged"]
+__all__ = ["ON_WORKERS", "PLACES", "Stage", "staged"]
 
 PLACES = ("here", "away", "inline")
+
+ON_WORKERS = ("here", "away")
+"""Where a run that waits is met by others: an inline run stands still, and gets no messages."""
 """In the passes, by step messages, and in the process that starts the run."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pikkuflow import Decider, current_step, ref
-from tests.unit.graphs.stage import Stage, staged
+from tests.unit.graphs.stage import ON_WORKERS, Stage, staged
 
 
 def test_a_suspend_node_waits_for_an_explicit_resume(stage: Stage) -> None:
@@ -64,10 +64,9 @@ def test_an_approvals_data_may_have_a_schema_by_name(stage: Stage) -> None:
     assert stage.value("b") == [{"ok": True}]
 
 
+@pytest.mark.parametrize("stage", ON_WORKERS, indirect=True)
 def test_an_approval_that_expires_takes_its_other_branch(stage: Stage) -> None:
     """Spec 2.7: nobody decided in time."""
-    if stage.place == "inline":
-        pytest.skip("an inline run stands still while it is suspended")
     stage.play(a={"approval": "release", "expiry": "3d", "next": {"decided": "b", "expired": "c"}}, b=None, c=None)
     stage.world.advance("4d")
 
@@ -86,10 +85,9 @@ def test_a_signal_node_gives_its_payload(stage: Stage) -> None:
     assert stage.value("b") == ["Bob"]
 
 
+@pytest.mark.parametrize("stage", ON_WORKERS, indirect=True)
 def test_a_signal_that_does_not_come_may_be_recovered(stage: Stage) -> None:
     """Spec 3.6: a wait that is over is a failed node."""
-    if stage.place == "inline":
-        pytest.skip("an inline run stands still while it is suspended")
     stage.play(a={"wait_for": "courier", "timeout": "1d", "recover": "b"}, b=None)
     stage.world.advance("2d")
 

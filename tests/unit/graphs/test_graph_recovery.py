@@ -10,7 +10,7 @@ from pikkuflow import current_step, ref
 from pikkuflow.domain.act import RunRef
 from pikkuflow.domain.ids import RunId
 from pikkuflow.errors import RunFailed
-from tests.unit.graphs.stage import Stage
+from tests.unit.graphs.stage import ON_WORKERS, Stage
 
 FAILS = {"retries": 0}
 
@@ -138,22 +138,22 @@ def test_every_item_of_a_fan_out_is_undone(stage: Stage) -> None:
 def test_a_nested_workflow_is_undone_as_one(stage: Stage) -> None:
     """T13.17, spec 2.12: a child that has completed undoes itself; one that failed has done so before its parent does."""
     stage.says = {"b": ValueError("dead")}
-    stage.graph("x", name="inner", x={"next": "y"}, y=None)
+    stage.graph("w", name="inner", w={"next": "y"}, y=None)
     stage.play(a={"task": "inner", "next": "b"}, b={**FAILS})
 
-    assert [line for line in stage.diary if line.startswith("un")] == ["unb?", "uny", "unx"]
+    assert [line for line in stage.diary if line.startswith("un")] == ["unb?", "uny", "unw"]
     assert stage.status == "compensated"
 
 
 def test_a_nested_workflow_that_fails_is_a_failed_node(stage: Stage) -> None:
     """Spec 2.4, 3.6: it may be recovered like any other; it has unwound itself."""
     stage.says = {"y": ValueError("dead"), "fix": _recovering}
-    stage.graph("x", name="inner", x={"next": "y"}, y={**FAILS})
+    stage.graph("w", name="inner", w={"next": "y"}, y={**FAILS})
     stage.play(a={"task": "inner", "recover": "fix"}, fix=None)
 
     assert stage.value("fix")[:2] == ["a", "a"]
     assert "dead" in stage.value("fix")[2]
-    assert [line for line in stage.diary if line.startswith("un")] == ["uny?", "unx"]
+    assert [line for line in stage.diary if line.startswith("un")] == ["uny?", "unw"]
     assert stage.status == "completed"
 
 
@@ -184,10 +184,9 @@ def test_an_unwind_rests_at_a_milestone(stage: Stage) -> None:
     assert stage.run.status().rested_at == "paid"
 
 
+@pytest.mark.parametrize("stage", ON_WORKERS, indirect=True)
 def test_a_stray_message_does_not_recover_twice(stage: Stage) -> None:
     """T13.16: a duplicate message fires the recover node once."""
-    if stage.place == "inline":
-        pytest.skip("no messages")
     stage.says = {"a": ValueError("boom")}
     flow = stage.graph(a={**FAILS, "recover": "fix"}, fix="s", s={"sleep": "1h"})
     stage.run = flow.using(run_id="r1").start(None)
@@ -201,10 +200,9 @@ def test_a_stray_message_does_not_recover_twice(stage: Stage) -> None:
     assert stage.status == "completed"
 
 
+@pytest.mark.parametrize("stage", ON_WORKERS, indirect=True)
 def test_a_cancelled_graph_is_undone(stage: Stage) -> None:
     """T13.17, spec 2.12: as any other run."""
-    if stage.place == "inline":
-        pytest.skip("nobody else can cancel it meanwhile")
     flow = stage.graph(a="b", b={"sleep": "1d", "next": "c"}, c=None)
     stage.run = flow.using(run_id="r1").start(None)
     stage.world.work()

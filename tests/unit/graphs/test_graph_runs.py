@@ -273,7 +273,7 @@ def test_a_task_that_is_not_there_suspends_the_run(place: str) -> None:
 
 
 def test_retries_and_their_delays_are_the_nodes(stage: Stage) -> None:
-    """T13.11: attempts are retries plus one, with the node's delay between them; then the run fails (T13.7)."""
+    """T13.11, T17.5: attempts are retries plus one, with the node's delay between them; then the run fails (T13.7)."""
     stage.says = {"a": ValueError("boom")}
     begun = stage.world.clock.now()
     run = stage.play(a={"retries": 2, "retry_delay": "10s", "compensate": False})

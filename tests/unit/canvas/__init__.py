@@ -1,0 +1,1 @@
+"""Durable canvas on the real engine over memory."""
