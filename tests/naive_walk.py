@@ -64,6 +64,8 @@ class Found:
     of: int | None = None
     sources: frozenset[str | None] = field(default=frozenset(), compare=False)
     """Whatever has led to it by now."""
+    planned: int = field(default=0, compare=False)
+    """The time at which that was."""
 
 
 class NaiveWalk:
@@ -153,6 +155,17 @@ class NaiveWalk:
                 return one
         results = [one.read() for one in members if one is not None]
         return Ended(read=lambda: results)
+
+    def is_open(self, found: Found) -> bool:
+        """What could be begun once still can: nobody has gone its way, but for items of the same list."""
+        visit = self._visit(found.way.node, found.ordinal)
+        return not self._is_gone(found.way) if visit is None else visit.way == found.way
+
+    def began(self, found: Found) -> Visit:
+        """The begin of a node that a step which is begun belongs to."""
+        visit = self._visit(found.way.node, found.ordinal)
+        assert visit is not None
+        return visit
 
     def _visit(self, node: str, ordinal: int) -> Visit | None:
         return next((one for one in self.visits if (one.node, one.ordinal) == (node, ordinal)), None)
@@ -275,7 +288,7 @@ class NaiveWalk:
         first = min(known, key=lambda one: (order.index(one.node), one.ordinal)) if None not in sources else None
         after = None if first is None else first.name
         led = frozenset(None if source is None else source.name for source in sources)
-        begin = Found(name, after, way.recovers, way, ordinal, sources=led)
+        begin = Found(name, after, way.recovers, way, ordinal, sources=led, planned=self.clock)
         if node.for_each is None:
             return [begin]
         items = self.read(node.for_each.fields(), node, way, None)
@@ -294,25 +307,31 @@ class NaiveWalk:
     def _next_items(self, visit: Visit) -> list[Found]:
         """A list is closed when all of its items have ended; one after the other, the first failure ends it."""
         node = self.graph.nodes[visit.node]
-        if node.for_each is None or visit.has_list or any(one is None for one in visit.members.values()):
+        if node.for_each is None or visit.has_list:
             return []
         led = frozenset({visit.after})
         whole = Found(visit.name, visit.after, visit.way.recovers, visit.way, visit.ordinal, is_list=True, sources=led)
-        count = len(visit.members)
+        count, of = len(visit.members), visit.items or 0
+        if not node.is_sequential and count < of:
+            # All of them are begun at once; whoever begins them may not have come to the last.
+            return [self._item(whole, index, of) for index in range(of) if index not in visit.members]
+        if any(one is None for one in visit.members.values()):
+            return []
         is_broken = any(one is not None and one.failure is not None for one in visit.members.values())
-        if node.is_sequential and not is_broken and visit.items is not None and count < visit.items:
-            return [self._item(whole, count, visit.items)]
+        if node.is_sequential and not is_broken and count < of:
+            return [self._item(whole, count, of)]
         return [whole]
 
     # --- what is taken ----------------------------------------------------------------------------------------------
     def taken(self, found: Found) -> list[Any]:
         """What a step gets, once it is begun: an input is a list of references here."""
-        node = self.graph.nodes[found.way.node]
-        visit = self._visit(node.id, found.ordinal)
-        assert visit is not None
-        said = [self.read(one, node, found.way, visit.begun) for one in node.input or ()]
-        # The place of a positional argument is kept when there is nothing for it.
-        return [None if one is ABSENT else one for one in said]
+        node, visit = self.graph.nodes[found.way.node], self.began(found)
+        return [self.given(one, node, found.way, visit.begun) for one in node.input or ()]
+
+    def given(self, said: dict[str, Any], reader: GraphNode, way: Way, before: int) -> Any:
+        """As ``read``: the place of a positional argument is kept when there is nothing for it."""
+        found = self.read(said, reader, way, before)
+        return None if found is ABSENT else found
 
     def read(self, said: dict[str, Any], reader: GraphNode, way: Way, before: int | None) -> Any:
         """The newest that was given before the reader began; within a cycle, of the reader's round or one before it, if there is one."""

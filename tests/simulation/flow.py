@@ -123,6 +123,15 @@ class Translator:
 
 def _node_call(signature: Mapping[str, Any], name: str | None, options: StepOptions) -> StepCall:
     said = signature["options"]
+    if said.get("child"):
+        return StepCall(
+            name=name or signature["task"],
+            kind=StepKind.CHILD,
+            task=signature["task"],
+            args=tuple(signature["args"]),
+            undo_task=signature["task"] if options.compensate else None,
+            timeout_seconds=options.timeout_seconds,
+        )
     return StepCall(
         name=name or signature["task"],
         kind=StepKind.TASK,

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
-from tests.simulation.plan import Act, Do, Gate, GateKind, Map, Milestone, Node, Plan, Sleep, Start
+from tests.simulation.plan import Act, Child, Do, Gate, GateKind, Map, Milestone, Node, Plan, Sleep, Start
 
 __all__ = ["with_graphs"]
 
-_GRAPHS: Final = 0.2
+_GRAPHS: Final = 0.22
 """How often some runs of a plan are graph runs."""
 _KEYS: Final = ("x", "y")
 _PLACES: Final = (None, None, None, "queue", "inline")
+_MANY: Final = 5
+"""Large batches stay as they are."""
 
 
 def with_graphs(plan: Plan) -> Plan:
-    """The plan, where the dice say so with graphs in place of some of its functions. Large batches stay as they are."""
+    """The plan, where the dice say so with graphs in place of some of its functions."""
     dice = Random(f"graphs {plan.seed}")
-    if dice.random() >= _GRAPHS or len(plan.starts) > len(_PLACES):
+    if dice.random() >= _GRAPHS or len(plan.starts) > _MANY:
         return plan
     at = dice.randrange(len(plan.starts))
     starts = (
@@ -35,32 +37,60 @@ def _graph_start(dice: Random, start: Start, mark: str) -> Start:
 
 
 class _Nodes:
-    def __init__(self, dice: Random, mark: str) -> None:
+    """The nodes of one graph. ``mark`` makes their names differ from those of other graphs."""
+
+    def __init__(self, dice: Random, mark: str, *, is_beneath: bool = False) -> None:
         self._dice = dice
         self._mark = mark
+        self._undoes = dice.random() < 0.4
+        self._has_limits = dice.random() < 0.2
+        self._has_ring = dice.random() < 0.5
+        self._is_beneath = is_beneath
 
     def nodes(self) -> tuple[Node, ...]:
         """Nodes that lead on, often to a join, and often a ring that is gone round for a while."""
         r = self._dice
-        count = r.choice((1, 2, 3, 4, 5, 6))
+        count = r.choice((1, 2, 3) if self._is_beneath else (1, 2, 3, 4, 5, 6))
         names = [f"n{self._mark}{at}" for at in range(count)]
-        has_ring = r.random() < 0.5
-        return tuple(self._node(names, at, has_ring=has_ring) for at in range(count))
+        nodes = [self._node(names, at) for at in range(count)]
+        if self._undoes and r.random() < 0.5:
+            # Late rather than early: there should be something to undo.
+            end = Do(names[-1], act=Act(fails=9, gives_up=True), retries=0, dispatch=r.choice(_PLACES))
+            nodes[-1] = Node(part=end, reads=nodes[-1].reads)
+        lists = [node.part.name for node in nodes if isinstance(node.part, Map)]
+        return tuple(self._over(node, lists) for node in nodes)
 
-    def _node(self, names: list[str], at: int, *, has_ring: bool) -> Node:
+    def _over(self, node: Node, lists: list[str]) -> Node:
+        """Over the list of another node; also of one that comes after it in a round, which is the list of the round before."""
+        others = [name for name in lists if name != node.part.name]
+        if not isinstance(node.part, Map) or not node.part.acts or not others or self._dice.random() < 0.4:
+            return node
+        return replace(node, items=self._dice.choice(others))
+
+    def _node(self, names: list[str], at: int) -> Node:
         r = self._dice
         later = names[at + 1 :]
-        kind = r.choices(("do", "map", "sleep", "gate", "milestone"), (10, 3, 1, 0 if has_ring else 2, 1))[0]
+        kind = self._kind()
         following = tuple(names[at + 1 : at + 2] if r.random() < 0.6 else self._some(later))
         reads = self._some(names[:at]) if r.random() < 0.5 else ()
         node = Node(part=self._part(kind, names[at]), next=following, reads=reads, **self._recovery(later))
-        if kind == "do" and has_ring and r.random() < 0.5:
+        if kind == "do" and self._has_ring and r.random() < 0.5:
+            # Also what comes after it in a round: that is of the round before.
+            reads = self._some(names) if r.random() < 0.5 else reads
             back = {key: (*self._some(names[: at + 1]), *following) for key in _KEYS}
             chooses = tuple(r.choice((*_KEYS, None)) for _ in range(r.choice((1, 2, 3))))
-            return replace(node, next=(), branches=tuple(back.items()), chooses=chooses)
+            return replace(node, next=(), branches=tuple(back.items()), chooses=chooses, reads=reads)
+        if isinstance(node.part, Gate) and node.part.kind is GateKind.APPROVAL and r.random() < 0.4:
+            ways = (("decided", following), ("expired", self._some(later)))
+            return replace(node, next=(), branches=ways)
         return node
 
-    def _recovery(self, later: list[str]) -> dict[str, object]:
+    def _kind(self) -> str:
+        children = 0 if self._is_beneath else 1
+        kinds = ("do", "map", "sleep", "gate", "milestone", "child")
+        return self._dice.choices(kinds, (10, 3, 1, 2, 1, children))[0]
+
+    def _recovery(self, later: list[str]) -> dict[str, Any]:
         r = self._dice
         if r.random() < 0.5:
             return {}
@@ -70,7 +100,7 @@ class _Nodes:
         count = min(len(names), self._dice.choice((0, 1, 1, 2, 2)))
         return tuple(sorted(self._dice.sample(names, count)))
 
-    def _part(self, kind: str, name: str) -> Do | Map | Sleep | Gate | Milestone:
+    def _part(self, kind: str, name: str) -> Do | Map | Sleep | Gate | Milestone | Child:
         r = self._dice
         if kind == "sleep":
             return Sleep(name, r.choice((0.0, 2.0, 30.0)))
@@ -78,20 +108,59 @@ class _Nodes:
             return Milestone(name)
         if kind == "gate":
             return self._gate(name)
-        retries, delay = r.choice((0, 1, 2, 3)), r.choice((0.0, 0.0, 2.0, 20.0))
-        if kind == "map":
-            acts = tuple(self._act() for _ in range(r.choice((0, 1, 2, 3, 4))))
-            window = r.choice((None, None, 1))
-            return Map(name, acts, retries=retries, delay=delay, window=window, dispatch=r.choice(_PLACES))
+        if kind == "child":
+            return self._child(name)
+        return self._map(name) if kind == "map" else self._do(name)
+
+    def _do(self, name: str) -> Do:
+        r = self._dice
         return Do(
             name,
-            act=self._act(),
-            retries=retries,
-            delay=delay,
+            act=self._limited(self._act()),
             dispatch=r.choice(_PLACES),
             leaves=r.random() < 0.2,
             record_start=r.random() < 0.1,
+            **self._options(),
         )
+
+    def _map(self, name: str) -> Map:
+        r = self._dice
+        acts = tuple(self._limited(self._act()) for _ in range(r.choice((0, 1, 2, 3, 4))))
+        return Map(name, acts, window=r.choice((None, 1)), dispatch=r.choice(_PLACES), **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        r = self._dice
+        limits = {}
+        if self._has_limits and r.random() < 0.5:
+            limits = {"timeout": r.choice((None, 0.5, 3.0, 12.0)), "heartbeat": r.choice((None, None, 2.0, 8.0))}
+        return {
+            "retries": r.choice((0, 1, 2, 3)),
+            "delay": r.choice((0.0, 0.0, 2.0, 20.0)),
+            "undo": self._undo(),
+            "compensate": not self._is_kept(),
+            **limits,
+        }
+
+    def _child(self, name: str) -> Child:
+        r = self._dice
+        timeout = r.choice((None, None, 4.0, 40.0)) if self._has_limits else None
+        compensate = not self._is_kept()
+        if r.random() < 0.5:
+            nodes = _Nodes(r, f"{self._mark}{name[-1]}", is_beneath=True).nodes()
+            parts = tuple(node.part for node in nodes)
+            return Child(name, parts, timeout=timeout, compensate=compensate, nodes=nodes)
+        parts = tuple(self._do(f"{name}s{number}") for number in range(r.choice((1, 2))))
+        return Child(name, parts, timeout=timeout, compensate=compensate)
+
+    def _is_kept(self) -> bool:
+        return self._undoes and self._dice.random() < 0.12
+
+    def _undo(self) -> Act | None:
+        r = self._dice
+        if not self._undoes or r.random() < 0.3:
+            return None
+        fails, dies = r.choice((0,) * 8 + (1, 1, 2, 9)), r.choice((0,) * 14 + (1, 2))
+        return Act(seconds=r.choice((0.0,) * 6 + (1.0, 5.0, 45.0)), fails=fails, dies=dies)
 
     def _gate(self, name: str) -> Gate:
         r = self._dice
@@ -101,6 +170,12 @@ class _Nodes:
         timeout = r.choice((None, None, 0.5, 4.0, 30.0))
         is_answered = timeout is None or r.random() < 0.7
         return Gate(name, kind, timeout, after if is_answered else None, early=r.random() < 0.5)
+
+    def _limited(self, act: Act) -> Act:
+        r = self._dice
+        if not self._has_limits:
+            return act
+        return replace(act, hangs=r.choice((0.0, 0.0, 2.0, 6.0)), beats=r.choice((None, None, 1.0, 5.0)))
 
     def _act(self) -> Act:
         r = self._dice

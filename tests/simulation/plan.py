@@ -146,7 +146,8 @@ class Map:
 class Child:
     """A child run of its own parts, undone with its parent unless it is not to be compensated.
 
-    ``timeout``: seconds that the whole run may take. ``detached``: nobody waits for it; only a part by itself can be.
+    ``timeout``: seconds that the whole run may take. ``detached``: nobody waits for it; only a part by itself can be. ``nodes``: as of
+    ``Start``.
     """
 
     name: str
@@ -155,6 +156,7 @@ class Child:
     compensate: bool = True
     timeout: float | None = None
     detached: bool = False
+    nodes: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +186,16 @@ Part = Do | Sleep | State | Milestone | CallOff | Gate | Map | Child | Gather | 
 class Node:
     """A node of a graph workflow: what it does, and what follows it, always or by the branch that it ``chooses`` at each visit.
 
-    ``reads``: nodes whose results it takes. ``recover``: what takes over its failure, unless that ``ignores`` it.
+    ``reads``: nodes whose results it takes. ``items``: the node whose list a ``Map`` goes through; None: a list that the run was started
+    with. ``recover``: what takes over its failure, unless that ``ignores`` it.
     """
 
-    part: Do | Map | Sleep | Gate | Milestone
+    part: Do | Map | Sleep | Gate | Milestone | Child
     next: tuple[str, ...] = ()
     branches: tuple[tuple[str, tuple[str, ...]], ...] = ()
     chooses: tuple[str | None, ...] = ()
     reads: tuple[str, ...] = ()
+    items: str | None = None
     recover: tuple[str, ...] = ()
     ignores: bool = False
 

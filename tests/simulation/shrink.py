@@ -130,7 +130,10 @@ def _without(node: Node, gone: str) -> Node:
         return tuple(name for name in names if name != gone)
 
     branches = tuple((key, kept(targets)) for key, targets in node.branches)
-    return replace(node, next=kept(node.next), branches=branches, reads=kept(node.reads), recover=kept(node.recover))
+    items = None if node.items == gone else node.items
+    return replace(
+        node, next=kept(node.next), branches=branches, reads=kept(node.reads), items=items, recover=kept(node.recover)
+    )
 
 
 def _smaller_parts(parts: tuple[Part, ...]) -> Iterator[tuple[Part, ...]]:

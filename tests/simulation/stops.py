@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
+from pikkuflow.domain.graph_step import RECOVERS
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.recorded_names import UNDO_SUFFIX
@@ -75,8 +76,10 @@ class Stops:
             raise self._broken("a parent is stopped before its children", f"{request.run_id} of {above.id}")
 
     def opened(self, history: History) -> None:
-        """A pass has loaded what had settled."""
-        self._known.setdefault(history.pass_id, set()).update(step.name for step in history.steps if step.is_settled)
+        """A pass has loaded what had settled. Nothing can rest on one of a fan before all of it has (``first_no``)."""
+        unfinished = {step.fan_id for step in history.steps if step.fan_id is not None and not step.is_settled}
+        known = (step.name for step in history.steps if step.is_settled and step.fan_id not in unfinished)
+        self._known.setdefault(history.pass_id, set()).update(known)
 
     def read_again(self, pass_id: str | None, step: Step | None) -> None:
         """A pass has read a row again."""
@@ -219,7 +222,10 @@ class Stops:
         """Whether a step happened, and is not undone."""
         if row.status is StepStatus.CANCELLED or (row.kind is StepKind.CHILD and row.status is StepStatus.FAILED):
             return False
-        undo = self._tables.steps_of(row.run_id).get(f"{row.name}{UNDO_SUFFIX}")  # type: ignore[call-overload]
+        rows = self._tables.steps_of(row.run_id)
+        if any(f'"{RECOVERS}": "{name}"' in one.options for one in rows.values() for name in (row.name, row.group)):
+            return False
+        undo = rows.get(f"{row.name}{UNDO_SUFFIX}")  # type: ignore[call-overload]
         return undo is None or undo.status is not StepStatus.SUCCEEDED
 
     def _parent(self, run: RunRow) -> RunRow | None:

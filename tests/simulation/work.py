@@ -13,6 +13,7 @@ from pikkuflow.engine.current_step import CurrentStep, current_step, step_contex
 from pikkuflow.errors import RunCancelled, StepSuperseded, StoreUnavailable
 from pikkuflow.ports import Attempted, AttemptEnd, Route, StepWork
 from tests.simulation.flow import UNDO_TASK, Boom, value_of
+from tests.simulation.graphs import ANY
 from tests.simulation.ledger import Ledger
 from tests.simulation.plan import Act
 from tests.simulation.scheduler import Killed
@@ -66,6 +67,8 @@ class SimRunner:
         if isinstance(key, Undo):
             self._ledger.stops.told(work.run_id, work.step, key)
             key = f"{work.args[1]}{UNDO_SUFFIX}"
+        if ANY in key:
+            key = self._of_item(key, work.step)
         act = self._acts[key]
         try:
             return Attempted(end=AttemptEnd.SUCCEEDED, value=self.work(key))
@@ -73,6 +76,12 @@ class SimRunner:
             end = AttemptEnd.GAVE_UP if act.gives_up and isinstance(error, Boom) else AttemptEnd.RAISED
             # Its trace would say nothing of the schedule, and costs more than the rest of the attempt.
             return Attempted(end=end, error=error.with_traceback(None), delay_seconds=act.asks)
+
+    def _of_item(self, key: str, step: str) -> str:
+        """The key of one item. Those of a list that is longer than the acts behave as the first."""
+        index = step.partition("[")[2].partition("]")[0]
+        found = key.replace(ANY, f"[{index}]")
+        return found if found in self._acts else key.replace(ANY, "[0]")
 
     def work(self, key: str) -> Any:
         """The work of the step at hand. Raises ``Boom``, or takes the process down, as its act says."""

@@ -18,13 +18,13 @@ from tests.simulation.callers import Callers
 from tests.simulation.clients import Clients
 from tests.simulation.faults import Faults
 from tests.simulation.flow import Translator, acts_of, body_of, children_of, together_in
-from tests.simulation.graphs import choices_of, graph_of_nodes
+from tests.simulation.graphs import choices_of, graph_of_nodes, graphs_in
 from tests.simulation.judge import judge
 from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.listeners import SimDeliverer, SimObserver, logging_as_planned
 from tests.simulation.nodes import Nodes
 from tests.simulation.people import People
-from tests.simulation.plan import Part, Plan
+from tests.simulation.plan import Node, Part, Plan
 from tests.simulation.replays import check_replays
 from tests.simulation.scheduler import Choices, Scheduler, Stuck
 from tests.simulation.stage import ACTOR_PAUSE, Stage
@@ -182,11 +182,15 @@ class World:
 
 
 def _graphs(plan: Plan) -> dict[str, Graph]:
-    return {f"w-{one.run}": graph_of_nodes(f"w-{one.run}", one.nodes) for one in plan.starts if one.nodes}
+    return {name: graph_of_nodes(name, nodes) for name, nodes in _nodes(plan).items()}
 
 
 def _choices(plan: Plan) -> dict[str, tuple[str | None, ...]]:
-    return {key: one for start in plan.starts for key, one in choices_of(f"w-{start.run}", start.nodes).items()}
+    return {key: one for name, nodes in _nodes(plan).items() for key, one in choices_of(name, nodes).items()}
+
+
+def _nodes(plan: Plan) -> dict[str, tuple[Node, ...]]:
+    return {name: nodes for start in plan.starts for name, nodes in graphs_in(f"w-{start.run}", start).items()}
 
 
 def _workflows(plan: Plan) -> dict[str, tuple[Part, ...]]:
