@@ -14,6 +14,8 @@ _GRAPHS: Final = 0.22
 """How often some runs of a plan are graph runs."""
 _KEYS: Final = ("x", "y")
 _PLACES: Final = (None, None, None, "queue", "inline")
+_BESIDE: Final = 0.1
+"""How often graphs are lists beside rings."""
 _MANY: Final = 5
 """Large batches stay as they are."""
 
@@ -28,11 +30,26 @@ def with_graphs(plan: Plan) -> Plan:
         _graph_start(dice, start, f"{number}") if number == at or dice.random() < 0.5 else start
         for number, start in enumerate(plan.starts)
     )
+    return _with_lists_beside_rings(replace(plan, starts=tuple(starts)))
+
+
+def _with_lists_beside_rings(plan: Plan) -> Plan:
+    """Some graphs are a ring that goes on while a list, one item after the other, takes what the ring gave as it began."""
+    dice = Random(f"beside {plan.seed}")
+    if dice.random() >= _BESIDE:
+        return plan
+    starts = (
+        _start_with(start, _Nodes(dice, f"{number}").list_beside_a_ring()) if start.nodes else start
+        for number, start in enumerate(plan.starts)
+    )
     return replace(plan, starts=tuple(starts))
 
 
 def _graph_start(dice: Random, start: Start, mark: str) -> Start:
-    nodes = _Nodes(dice, mark).nodes()
+    return _start_with(start, _Nodes(dice, mark).nodes())
+
+
+def _start_with(start: Start, nodes: tuple[Node, ...]) -> Start:
     return replace(start, parts=tuple(node.part for node in nodes), nodes=nodes)
 
 
@@ -59,6 +76,20 @@ class _Nodes:
             nodes[-1] = Node(part=end, reads=nodes[-1].reads)
         lists = [node.part.name for node in nodes if isinstance(node.part, Map)]
         return tuple(self._over(node, lists) for node in nodes)
+
+    def list_beside_a_ring(self) -> tuple[Node, ...]:
+        """A node that begins a list at its first turn, and goes on."""
+        r = self._dice
+        ring, items = f"n{self._mark}0", f"n{self._mark}1"
+        chooses = ("x", *("y" for _ in range(r.choice((1, 2, 3)))))
+        acts = tuple(self._limited(self._act()) for _ in range(r.choice((2, 3, 4))))
+        over = Map(items, acts, window=1, dispatch=r.choice(_PLACES), **self._options())
+        return (
+            Node(
+                self._do(ring), branches=(("x", (ring, items)), ("y", (ring,))), chooses=chooses, **self._recovery([])
+            ),
+            Node(over, reads=(ring,)),
+        )
 
     def _over(self, node: Node, lists: list[str]) -> Node:
         """Over the list of another node; also of one that comes after it in a round, which is the list of the round before."""

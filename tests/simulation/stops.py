@@ -42,6 +42,8 @@ class Stops:
         self._broken = broken
         self._together = together
         self._limits = limits
+        self.graphs: frozenset[str] = frozenset()
+        """Workflows that are graphs."""
         self.asked: set[RunId] = set()
         """Runs that people wanted called off."""
         self.called_off: set[RunId] = set()
@@ -76,10 +78,8 @@ class Stops:
             raise self._broken("a parent is stopped before its children", f"{request.run_id} of {above.id}")
 
     def opened(self, history: History) -> None:
-        """A pass has loaded what had settled. Nothing can rest on one of a fan before all of it has (``first_no``)."""
-        unfinished = {step.fan_id for step in history.steps if step.fan_id is not None and not step.is_settled}
-        known = (step.name for step in history.steps if step.is_settled and step.fan_id not in unfinished)
-        self._known.setdefault(history.pass_id, set()).update(known)
+        """A pass has loaded what had settled."""
+        self._known.setdefault(history.pass_id, set()).update(step.name for step in history.steps if step.is_settled)
 
     def read_again(self, pass_id: str | None, step: Step | None) -> None:
         """A pass has read a row again."""
@@ -189,6 +189,10 @@ class Stops:
             self._known.setdefault(row.author, set()).add(row.name)
 
     def _beside(self, run: RunRow, row: StepRow) -> set[str]:
+        if run.workflow in self.graphs:
+            # Planned together: which is by their numbers, and those are judged by what leads to what (``expect_graph``).
+            rows = self._tables.steps_of(run.id).values()
+            return {one.name for one in rows if one.settled_no is None or one.settled_no > row.begun_no}
         group = self._together.get((run.workflow, row.name))
         if group is None:
             return set()

@@ -68,6 +68,7 @@ class World:
         self.store._tables.between_statements = self._between_statements
         acts = {key: act for name, parts in self.workflows.items() for key, act in acts_of(name, parts).items()}
         self.graphs = _graphs(plan)
+        self.ledger.stops.graphs = frozenset(self.graphs)
         self.runner = SimRunner(self.stage, self.ledger, acts, _choices(plan))
         self.rt = self._runtime()
         self.nodes = Nodes(self.stage, self.rt, plan)
