@@ -179,11 +179,12 @@ class AuditEntry:
 class GateVerdict:
     """What a pass made of the decisions at an approval.
 
-    ``result`` is the codec's text of the outcome and settles the step; without it the gate goes on waiting and shows ``error``. ``audit``
-    is written along.
+    ``result`` is the codec's text of the outcome and settles the step, as number ``no`` in the order of the run (``first_no``); without it
+    the gate goes on waiting and shows ``error``. ``audit`` is written along.
     """
 
     step: StepName
+    no: int = 0
     judged: tuple[Judged, ...] = ()
     result: str | None = None
     error: Failure | None = None

@@ -7,6 +7,7 @@ the gate was reached. What is wrong with a decision is shown on the gate's row, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pikkuflow.domain.command import PlannedCall, Recorded, StepCall
@@ -30,7 +31,8 @@ def pass_gate(p: OpenPass, planned: PlannedCall, step: NewStep) -> Recorded:
     """The outcome of the gate. Raises ``Parked`` while it is closed, and when the pass is fenced or its run was stopped."""
     call, row = planned.call, planned.row
     if row is None or call.kind is not StepKind.SUSPEND:
-        reached = p.reach_gate(step)
+        # A row that is there settles at this reach, not when it was first come to.
+        reached = p.reach_gate(step if row is None else replace(step, begun_no=p.next_no()))
         row = _judged(p, call, reached)
     if row.status is StepStatus.SUCCEEDED:
         return Recorded(value=_decoded(p, row.result))
@@ -93,6 +95,7 @@ class _Judge:
             return None
         return GateVerdict(
             step=self._row.name,
+            no=self._p.next_no(),
             judged=tuple(self._judged),
             result=result,
             error=self._error,

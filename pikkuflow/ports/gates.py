@@ -38,8 +38,9 @@ class GateStore(Protocol):
         """The pass has reached this gate: insert its row (suspended, due in ``delay_seconds``) unless it is there, if the run is open.
 
         A SIGNAL gate (``task`` is the signal's name) takes the oldest signal of its name that no step has taken and that was sent before
-        the row was due: the row succeeds with its payload. Without one, a row that is due fails with SIGNAL_TIMEOUT. An APPROVAL brings
-        its decisions that are not judged yet. The row is answered as it is after the act. None: fenced.
+        the row was due: the row succeeds with its payload. Without one, a row that is due fails with SIGNAL_TIMEOUT. Either way it settles
+        as number ``begun_no`` of this reach. An APPROVAL brings its decisions that are not judged yet. The row is answered as it is after
+        the act. None: fenced.
         """
         ...
 
@@ -54,6 +55,7 @@ class GateStore(Protocol):
         """An explicit resume, recorded before anything is sent (D3, D4).
 
         Without a reason every SUSPEND gate that waits is opened, and a suspended run becomes ``running``, whatever it was suspended for.
+        What is opened settles as what comes from outside (``first_no``).
         With one only the gate of that reason (``task`` is the reason) is opened, and nothing else of the run changes but its status when it
         is suspended for its gates. An approval or a signal gate is never opened. Code, error, ``due_at`` and ``passes_lost`` are cleared
         with the status; news is raised. None: there was nothing to resume, and nothing was written.

@@ -131,8 +131,8 @@ class _GraphPass:
         for begin in begins:
             joined = begin.group if begin.part is Part.ITEM and not begin.node.is_sequential else None
             groups.setdefault(joined, []).append(begin)
-        # Those that share nothing leave first: they may take the longest.
-        for group in sorted(groups, key=lambda group: group is not None):
+        # Members begin first: what shares nothing may give others, in place, another list than the one that they were planned with.
+        for group in sorted(groups, key=lambda group: group is None):
             members = groups[group]
             is_joined = group is not None and len(members) > 1
             self._ask(members, together=len(self._walk.open) > 1, joined=is_joined)

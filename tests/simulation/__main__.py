@@ -14,6 +14,7 @@ from itertools import islice
 
 from tests.simulation.gate_mutations import GATE_MUTATIONS
 from tests.simulation.generate import plan_of
+from tests.simulation.graph_mutations import GRAPH_MUTATIONS
 from tests.simulation.ledger import Violation
 from tests.simulation.limit_mutations import LIMIT_MUTATIONS
 from tests.simulation.mutations import MUTATIONS, Mutation
@@ -22,7 +23,7 @@ from tests.simulation.stop_mutations import STOP_MUTATIONS
 from tests.simulation.world import World
 
 _BATCH = 50
-_ALL = (*MUTATIONS, *GATE_MUTATIONS, *STOP_MUTATIONS, *LIMIT_MUTATIONS)
+_ALL = (*MUTATIONS, *GATE_MUTATIONS, *STOP_MUTATIONS, *LIMIT_MUTATIONS, *GRAPH_MUTATIONS)
 
 
 def _say(line: str = "") -> None:

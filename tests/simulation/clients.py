@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, Final
@@ -15,6 +16,7 @@ from pikkuflow.engine.run_inline import run_inline
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.start import start_runs
 from pikkuflow.errors import LeaseLost, ResultTimeout, RunCancelled, RunFailed, RunNotFound, StoreUnavailable
+from tests.simulation.graphs import ITEMS
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import Plan, Start
 from tests.simulation.processes import Node, Process
@@ -25,6 +27,8 @@ __all__ = ["Clients"]
 
 _RESULT_SECONDS: Final = 3000.0
 _CLIENT_PATIENCE: Final = 10.0
+_GRAPH_INPUT: Final = json.dumps({"args": [[list(range(count)) for count in range(ITEMS + 1)]], "kwargs": {}})
+"""Lists of every length, which a node's ``for_each`` is one of."""
 _FAILED: Final = {RunStatus.FAILED, RunStatus.COMPENSATED, RunStatus.COMPENSATION_FAILED}
 
 
@@ -127,7 +131,7 @@ def _new_run(start: Start) -> NewRun:
         id=RunId(start.run),
         workflow=f"w-{start.run}",
         version="1",
-        input='{"args":[],"kwargs":{}}',
+        input=_GRAPH_INPUT if start.nodes else '{"args":[],"kwargs":{}}',
         inline=start.inline,
         delay_seconds=None if start.inline else start.delay or None,
         timeout_seconds=start.timeout,

@@ -26,7 +26,8 @@ class Unreached(Exception):
 class Expected:
     """What a run must have come to: its output, or the step whose failure failed it, or its calling itself off.
 
-    ``steps`` are those it must have reached. ``cut``: it needed an outcome that it could not see.
+    ``steps`` are those it must have reached. ``cut``: it needed an outcome that it could not see. ``recovered`` are steps of a graph whose
+    failures others took over.
     """
 
     steps: tuple[str, ...]
@@ -35,6 +36,7 @@ class Expected:
     failed_step: str | None = None
     called_off: str | None = None
     cut: bool = False
+    recovered: frozenset[str] = frozenset()
 
 
 class _Known:

@@ -71,7 +71,9 @@ class Translator:
     """Reads calls and functions."""
 
     def __call__(self, what: Any, name: str | None, options: StepOptions) -> StepCall:
-        """The call of what the body wrote."""
+        """The call of what the body wrote, or of a graph's node."""
+        if isinstance(what, Mapping):
+            return _node_call(what, name, options)
         if not isinstance(what, Call):
             return StepCall(
                 name=name or "function",
@@ -117,6 +119,33 @@ class Translator:
     def member(self, task: Any, item: Any) -> Any:
         """The call of one member of a map."""
         return Call(task.task, f"{task.key}[{item}]", undone=task.undone)
+
+
+def _node_call(signature: Mapping[str, Any], name: str | None, options: StepOptions) -> StepCall:
+    said = signature["options"]
+    if said.get("child"):
+        return StepCall(
+            name=name or signature["task"],
+            kind=StepKind.CHILD,
+            task=signature["task"],
+            args=tuple(signature["args"]),
+            undo_task=signature["task"] if options.compensate else None,
+            timeout_seconds=options.timeout_seconds,
+        )
+    return StepCall(
+        name=name or signature["task"],
+        kind=StepKind.TASK,
+        task=signature["task"],
+        args=tuple(signature["args"]),
+        retries=options.retries,
+        retry_delay=options.retry_delay,
+        record_start=options.record_start,
+        dispatch=options.dispatch,
+        options={"leaves": said.get("leaves", False)},
+        timeout_seconds=options.timeout_seconds,
+        heartbeat_seconds=options.heartbeat_seconds,
+        undo_task=UNDO_TASK if said.get("undone") and options.compensate else None,
+    )
 
 
 def value_of(run_id: str, step: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from tests.simulation.generate_graphs import with_graphs
 from tests.simulation.plan import (
     Act,
     CallOff,
@@ -47,9 +48,8 @@ _UNDOES: Final = 0.5
 """How often steps can be undone."""
 _CALLED_OFF: Final = 0.3
 _LIMITED: Final = 0.25
-"""How often steps and runs have timeouts."""
+"""How often steps and runs have timeouts, and how often every step is sent to a worker."""
 _DETACHED: Final = 0.15
-_SENT: Final = 0.25
 _ENDS: Final = {"insert_runs", "start_child"}
 _MET: Final = 0.2
 """How often a run that starts as people look begins with what they answer early."""
@@ -72,7 +72,7 @@ class _Generator:
         self._detached = Random(f"detached {seed}")
         self._detaches = self._detached.random() < _DETACHED
         self._sent = Random(f"sent {seed}")
-        self._sends = self._sent.random() < _SENT
+        self._sends = self._sent.random() < _LIMITED
         self._seed = seed
         self._names = 0
         self._waits = 0
@@ -381,7 +381,7 @@ _TARGETED: Final = {*_PHASED, FaultKind.LOST_ANSWER, FaultKind.LOST_ACT}
 
 def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
-    return _Generator(seed).plan()
+    return with_graphs(_Generator(seed).plan())
 
 
 def _size(parts: tuple[Part, ...]) -> int:

@@ -28,10 +28,12 @@ from typing import Any
 
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
 from pikkuflow.domain.failure import Failure
+from pikkuflow.domain.graph import Graph
 from pikkuflow.domain.status import RunStatus, StepKind, StepStatus
 from pikkuflow.errors import SignalTimeout, StepFailed
 from tests.simulation.expect import Expected, Unreached, expect
 from tests.simulation.flow import value_of
+from tests.simulation.graphs import expect_graph, is_list
 from tests.simulation.judge_ends import judge_end
 from tests.simulation.judge_limits import judge_in_time, said_of_time
 from tests.simulation.ledger import Execution, Ledger, Violation
@@ -45,10 +47,15 @@ def judge(
     tables: Tables,
     ledger: Ledger,
     decode: Callable[[str], Any],
+    graphs: Mapping[str, Graph] | None = None,
 ) -> None:
     """Check the runs against what their workflows must come to, and the executions against what was recorded. Raises ``Violation``."""
     for run in tables.runs.values():
-        _judge_run(run, workflows[run.workflow], tables, ledger, decode)
+        graph = (graphs or {}).get(run.workflow)
+        if graph is None:
+            _judge_run(run, workflows[run.workflow], tables, ledger, decode)
+        else:
+            _judge_graph_run(run, graph, tables, ledger, decode)
         _judge_delivery(run, ledger)
     missing = _unknown_attempts(tables, list(ledger.starts))
     if missing:
@@ -82,6 +89,25 @@ def _judge_run(
     state = {key: decode(text) for key, text in tables.states.get(run.id, {}).items()}
     if state != expected.state:
         raise Violation("a run's state is what it set", f"{run.id}: {state}, not {expected.state}")
+
+
+def _judge_graph_run(run: RunRow, graph: Graph, tables: Tables, ledger: Ledger, decode: Callable[[str], Any]) -> None:
+    """As any run; what its steps lead to is said by a naive interpreter, and the lists of its nodes are those of their items."""
+    rows = tables.steps.get(run.id, {})
+    for row in rows.values():
+        if not is_list(row):
+            _judge_step(run, row, tables, ledger, decode)
+        elif row.status is StepStatus.SUCCEEDED:
+            items = [one for one in rows.values() if one.name.startswith(f"{row.name}[") and one.kind is StepKind.TASK]
+            given = [decode(one.result or "null") for one in sorted(items, key=_index)]
+            if decode(row.result or "null") != given:
+                raise Violation("a list is what its items gave", f"{run.id} {row.name}: {row.result}, not {given}")
+    expected = expect_graph(run, graph, rows, decode, is_cut=ledger.stops.is_cut(run.id))
+    judge_end(run, expected, tables, ledger, decode)
+
+
+def _index(row: StepRow) -> int:
+    return int(row.name.rpartition("[")[2].rstrip("]"))
 
 
 def _compare_steps(run: RunRow, expected: Expected, names: list[Any], *, is_stopped: bool) -> None:

@@ -39,7 +39,7 @@ def judge_end(run: RunRow, expected: Expected, tables: Tables, ledger: Ledger, d
             return
         # Its unwind went by what the parent's went by.
         status = RunStatus.CANCELLED if run.code == CANCEL_CODE else RunStatus.FAILED
-    _judge_undone(run, status, tables, decode)
+    _judge_undone(run, status, expected, tables, decode)
 
 
 def _judge_called_off(run: RunRow, tables: Tables, stops: Stops) -> None:
@@ -81,8 +81,10 @@ def _judge_completed(
         raise Violation("a child is undone by what its parent is undone by", f"{run.id}: {run.error}")
 
 
-def _judge_undone(run: RunRow, status: RunStatus, tables: Tables, decode: Callable[[str], Any]) -> None:
-    must = undone(run, tables, decode)
+def _judge_undone(
+    run: RunRow, status: RunStatus, expected: Expected, tables: Tables, decode: Callable[[str], Any]
+) -> None:
+    must = undone(run, tables, decode, expected.recovered)
     if must is None:
         if run.status is not status:
             raise Violation("a run ends as it was stopped", f"{run.id} is {run.status}, not {status}")

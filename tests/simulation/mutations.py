@@ -210,11 +210,12 @@ def _advance_past_news(self: MemoryRunStore, ref: PassRef, advance: Advance) -> 
     return _advance(self, ref, advance if run is None else replace(advance, news=run.news))
 
 
-def _advance_beside_a_pass(self: MemoryRunStore, ref: PassRef, advance: Advance) -> bool:
+def _advance_what_was_seen(self: MemoryRunStore, ref: PassRef, advance: Advance) -> bool:
     run = self._tables.runs[ref.run_id]
-    holds, run.pass_id = run.pass_id, None
+    seen, run.seen = run.seen, min(run.seen, run.news - 1)
     done = _advance(self, ref, advance)
-    run.pass_id = holds
+    if not done:
+        run.seen = seen
     return done
 
 
@@ -249,5 +250,5 @@ MUTATIONS: Final = (
         patched((Performer, "_insert", _insert_after_sending), (Performer, "_send", _send_no_more)),
     ),
     Mutation("advance past news that was not previewed", patched((MemoryRunStore, "advance", _advance_past_news))),
-    Mutation("advance while a pass has the run", patched((MemoryRunStore, "advance", _advance_beside_a_pass))),
+    Mutation("advance a run whose news a pass has seen", patched((MemoryRunStore, "advance", _advance_what_was_seen))),
 )

@@ -20,6 +20,7 @@ from pikkuflow.errors import (
     RunSettled,
     StoreUnavailable,
 )
+from pikkuflow.replay.graph_pass import NODE_FAILED
 from tests.simulation.ledger import Violation
 from tests.simulation.limits import RUN_TIMEOUT
 from tests.simulation.plan import Gate, GateKind, Gather, Part, Spread
@@ -51,8 +52,9 @@ class People:
         self.process = Process(Node("people", "people"), 0, "people", patience=_PATIENCE)
         self._tried: set[tuple[str, str]] = set()
         """Gates that somebody began to answer."""
+        """By what they wait for: a node of a graph may wait again."""
         self._taken: set[tuple[str, str]] = set()
-        """Gates whose answer was taken, as far as people were told."""
+        """Gates whose answer was taken, as far as people were told. By their steps."""
 
     def begin(self) -> None:
         """Begin to look; there is nobody where nothing waits."""
@@ -64,32 +66,36 @@ class People:
             self._stage.scheduler.sleep(_LOOK_SECONDS)
             for run in list(self._tables().runs.values()):
                 for gate in self._gates.get(run.workflow, ()):
-                    if self._is_time(run, gate):
-                        self._answer(run, gate)
+                    for step, row in self._steps(run, gate):
+                        if self._is_time(run, gate, step, row):
+                            self._answer(run, gate, step, gate.name if row is None else row.task or "")
 
-    def _is_time(self, run: RunRow, gate: Gate) -> bool:
-        if run.is_settled or gate.after is None or (run.id, gate.name) in self._taken:
+    def _is_time(self, run: RunRow, gate: Gate, step: StepName, row: StepRow | None) -> bool:
+        if run.is_settled or gate.after is None or (run.id, step) in self._taken:
             return False
-        row = self._row(run, gate)
         if row is None:
             return gate.early and gate.kind is not GateKind.SUSPEND
         waited = (self._tables().clock.now() - row.created_at).total_seconds()
         return row.status is StepStatus.SUSPENDED and waited >= gate.after
 
-    def _row(self, run: RunRow, gate: Gate) -> StepRow | None:
-        return self._tables().steps_of(run.id).get(StepName(gate_name(_KINDS[gate.kind], gate.name)))
+    def _steps(self, run: RunRow, gate: Gate) -> list[tuple[StepName, StepRow | None]]:
+        """The gate's steps; before it is come to, the one that it will have."""
+        kind, again = _KINDS[gate.kind], f"{gate.name} "
+        rows = [row for row in self._tables().steps_of(run.id).values() if row.kind is kind]
+        found = [row for row in rows if row.task == gate.name or (row.task or "").startswith(again)]
+        return [(row.name, row) for row in found] or [(StepName(gate_name(kind, gate.name)), None)]
 
-    def _answer(self, run: RunRow, gate: Gate) -> None:
+    def _answer(self, run: RunRow, gate: Gate, step: StepName, reason: str) -> None:
         handle = Run[Any](run.id, lambda: self._rt)
-        self._tried.add((run.id, gate.name))
+        self._tried.add((run.id, reason))
         with suppress(StoreUnavailable, *_TOO_LATE):
             if gate.kind is GateKind.SUSPEND:
                 handle.resume(gate.name)
             elif gate.kind is GateKind.SIGNAL:
-                handle.signal(gate.name, _said(run.id, gate.name), idempotency_key="once")
+                handle.signal(gate.name, _said(run.id, gate.name), idempotency_key=step)
             else:
-                handle.approve(gate.name, _said(run.id, gate.name), by=Decider("people"))
-            self._taken.add((run.id, gate.name))
+                handle.approve(reason, _said(run.id, reason), by=Decider("people"))
+            self._taken.add((run.id, step))
 
     def judge(self, tables: Tables, decode: Callable[[str], Any]) -> None:
         """Gates are opened by answers only, each answer counts once, and one that was taken in time counts. Raises ``Violation``."""
@@ -111,15 +117,22 @@ class People:
             raise Violation("a gate opens only when somebody answers", where)
         if is_open and row.kind is not StepKind.SUSPEND and value != _said(*key):
             raise Violation("what is received is what was said", f"{where}: {value}")
-        if not is_open and row.kind is StepKind.APPROVAL and key in self._taken and not _was_stopped(run):
+        if (
+            not is_open
+            and row.kind is StepKind.APPROVAL
+            and (run.id, row.name) in self._taken
+            and not _was_stopped(run, row)
+        ):
             raise Violation("a decision that was taken counts", where)
         taken = [one for one in tables.gates.signals.get(run.id, ()) if one.taken_by == row.name]
         if row.kind is StepKind.SIGNAL and len(taken) != is_open:
             raise Violation("a wait receives one signal", f"{where}: {len(taken)}")
 
 
-def _was_stopped(run: RunRow) -> bool:
-    """Its gates are cancelled with it."""
+def _was_stopped(run: RunRow, gate: StepRow) -> bool:
+    """Its gates are cancelled with it. A graph run can fail by what goes on beside one."""
+    if run.code == NODE_FAILED and gate.status is StepStatus.CANCELLED:
+        return True
     return run.status not in {RunStatus.COMPLETED, RunStatus.FAILED} or run.code == RUN_TIMEOUT
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "Gather",
     "Map",
     "Milestone",
+    "Node",
     "Part",
     "Plan",
     "Sleep",
@@ -145,7 +146,8 @@ class Map:
 class Child:
     """A child run of its own parts, undone with its parent unless it is not to be compensated.
 
-    ``timeout``: seconds that the whole run may take. ``detached``: nobody waits for it; only a part by itself can be.
+    ``timeout``: seconds that the whole run may take. ``detached``: nobody waits for it; only a part by itself can be. ``nodes``: as of
+    ``Start``.
     """
 
     name: str
@@ -154,6 +156,7 @@ class Child:
     compensate: bool = True
     timeout: float | None = None
     detached: bool = False
+    nodes: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +183,30 @@ Part = Do | Sleep | State | Milestone | CallOff | Gate | Map | Child | Gather | 
 
 
 @dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a graph workflow: what it does, and what follows it, always or by the branch that it ``chooses`` at each visit.
+
+    ``reads``: nodes whose results it takes. ``items``: the node whose list a ``Map`` goes through; None: a list that the run was started
+    with. ``recover``: what takes over its failure, unless that ``ignores`` it.
+    """
+
+    part: Do | Map | Sleep | Gate | Milestone | Child
+    next: tuple[str, ...] = ()
+    branches: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    chooses: tuple[str | None, ...] = ()
+    reads: tuple[str, ...] = ()
+    items: str | None = None
+    recover: tuple[str, ...] = ()
+    ignores: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """A client that starts a run, and, when it ``reads``, waits for its result.
 
     ``twice``: another client starts the same run. ``inline``: the client works the whole of it. ``hands_over``: its outcome is to be handed
     on. Starts of the same ``batch`` (other than 0) are one ``start_many``. ``timeout``: seconds that the whole run may take.
+    ``nodes``: it is the run of a graph of these, and ``parts`` are theirs.
     """
 
     run: str
@@ -197,6 +219,7 @@ class Start:
     hands_over: bool = False
     batch: int = 0
     timeout: float | None = None
+    nodes: tuple[Node, ...] = ()
 
 
 class FaultKind(StrEnum):

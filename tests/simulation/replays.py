@@ -9,7 +9,7 @@ from pikkuflow.adapters.memory.tables import RunRow, Tables
 from pikkuflow.domain.command import Reach, Waiting
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import PassId
-from pikkuflow.domain.status import StepKind
+from pikkuflow.domain.status import StepKind, StepStatus
 from pikkuflow.domain.step import Step
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.errors import RunCancelled
@@ -32,6 +32,9 @@ def check_replays(rt: Runtime, tables: Tables, stops: Stops) -> None:
             # It was stopped on its way.
             continue
         forward = [row for row in tables.steps_of(run.id).values() if row.kind is not StepKind.COMPENSATION]
+        if rt.registry.get(run.workflow).graph is not None:
+            # What ended with its run has no place in the order of the run, and no walk has met it.
+            forward = [row for row in forward if row.status is not StepStatus.CANCELLED]
         rows = tuple(row.record(now) for row in forward)
         for steps in (rows, rows[::-1]):
             _check(rt, run, steps, stops)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.simulation.ledger import Violation
-from tests.simulation.plan import Act, Child, Do, Gather, Map, Part, Plan, Spread, Start
+from tests.simulation.plan import Act, Child, Do, Gather, Map, Node, Part, Plan, Spread, Start
 from tests.simulation.world import World
 
 __all__ = ["Failing", "find", "shrink"]
@@ -108,12 +108,32 @@ def _fewer_starts(starts: tuple[Start, ...]) -> Iterator[tuple[Start, ...]]:
 
 
 def _smaller_starts(start: Start) -> Iterator[Start]:
-    for parts in _smaller_parts(start.parts):
-        if parts:
-            yield replace(start, parts=parts)
+    if start.nodes:
+        yield from (
+            replace(start, parts=tuple(one.part for one in nodes), nodes=nodes) for nodes in _fewer_nodes(start.nodes)
+        )
+    else:
+        yield from (replace(start, parts=parts) for parts in _smaller_parts(start.parts) if parts)
     plain = replace(start, at=0.0, delay=0.0, reads=False, twice=False, inline=False, hands_over=False, batch=0)
     if plain != start:
         yield plain
+
+
+def _fewer_nodes(nodes: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
+    """Without one of them, and without what leads there; never without the first, which the run begins with."""
+    for gone in nodes[1:]:
+        yield tuple(_without(node, gone.part.name) for node in nodes if node is not gone)
+
+
+def _without(node: Node, gone: str) -> Node:
+    def kept(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if name != gone)
+
+    branches = tuple((key, kept(targets)) for key, targets in node.branches)
+    items = None if node.items == gone else node.items
+    return replace(
+        node, next=kept(node.next), branches=branches, reads=kept(node.reads), items=items, recover=kept(node.recover)
+    )
 
 
 def _smaller_parts(parts: tuple[Part, ...]) -> Iterator[tuple[Part, ...]]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
+from pikkuflow.domain.graph_step import RECOVERS
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.recorded_names import UNDO_SUFFIX
@@ -41,6 +42,8 @@ class Stops:
         self._broken = broken
         self._together = together
         self._limits = limits
+        self.graphs: frozenset[str] = frozenset()
+        """Workflows that are graphs."""
         self.asked: set[RunId] = set()
         """Runs that people wanted called off."""
         self.called_off: set[RunId] = set()
@@ -186,6 +189,10 @@ class Stops:
             self._known.setdefault(row.author, set()).add(row.name)
 
     def _beside(self, run: RunRow, row: StepRow) -> set[str]:
+        if run.workflow in self.graphs:
+            # Planned together: which is by their numbers, and those are judged by what leads to what (``expect_graph``).
+            rows = self._tables.steps_of(run.id).values()
+            return {one.name for one in rows if one.settled_no is None or one.settled_no > row.begun_no}
         group = self._together.get((run.workflow, row.name))
         if group is None:
             return set()
@@ -219,7 +226,10 @@ class Stops:
         """Whether a step happened, and is not undone."""
         if row.status is StepStatus.CANCELLED or (row.kind is StepKind.CHILD and row.status is StepStatus.FAILED):
             return False
-        undo = self._tables.steps_of(row.run_id).get(f"{row.name}{UNDO_SUFFIX}")  # type: ignore[call-overload]
+        rows = self._tables.steps_of(row.run_id)
+        if any(f'"{RECOVERS}": "{name}"' in one.options for one in rows.values() for name in (row.name, row.group)):
+            return False
+        undo = rows.get(f"{row.name}{UNDO_SUFFIX}")  # type: ignore[call-overload]
         return undo is None or undo.status is not StepStatus.SUCCEEDED
 
     def _parent(self, run: RunRow) -> RunRow | None:

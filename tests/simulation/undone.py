@@ -31,8 +31,13 @@ class Undone:
     stuck: frozenset[str] = frozenset()
 
 
-def undone(run: RunRow, tables: Tables, decode: Callable[[str], Any]) -> Undone | None:
-    """How the run must have ended; None: there was nothing to undo. Raises ``Violation`` when a step is not as the others leave it."""
+def undone(
+    run: RunRow, tables: Tables, decode: Callable[[str], Any], recovered: frozenset[str] = frozenset()
+) -> Undone | None:
+    """How the run must have ended; None: there was nothing to undo. Raises ``Violation`` when a step is not as the others leave it.
+
+    What was ``recovered`` is done with, and so are its items (spec 3.6).
+    """
     rows = tables.steps_of(run.id)
     forward = [row for row in rows.values() if row.kind is not StepKind.COMPENSATION]
     reached = [row for row in forward if row.kind is StepKind.MILESTONE and row.status is StepStatus.SUCCEEDED]
@@ -43,7 +48,8 @@ def undone(run: RunRow, tables: Tables, decode: Callable[[str], Any]) -> Undone 
     order: list[StepRow] = []
     for row in sorted(forward, key=_settled, reverse=True):
         undo = rows.get(f"{row.name}{UNDO_SUFFIX}")  # type: ignore[call-overload]
-        if _settled(row) <= bound or not _happened(row, tables, rests):
+        is_recovered = bool({row.name, row.group} & recovered)
+        if is_recovered or _settled(row) <= bound or not _happened(row, tables, rests):
             if undo is not None:
                 raise Violation("I10 only what happened is undone", f"{run.id} {undo.name}: it is {row.status}")
             continue
@@ -61,7 +67,7 @@ def _outcome(
         return Undone(status=RunStatus.COMPENSATION_FAILED, stuck=stuck)
     if milestone is None and not order:
         return None
-    own = None if milestone is None else milestone.name.removeprefix(MILESTONE_PREFIX)
+    own = None if milestone is None else milestone.name.removeprefix(MILESTONE_PREFIX).partition("#")[0]
     rested = [rests[row.name] for row in order if ends[row.name] is _End.RESTED]
     return Undone(status=RunStatus.COMPENSATED, rested_at=rested[0] if rested else own)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pikkuflow.domain.command import StepCall
@@ -13,6 +13,7 @@ from pikkuflow.engine.current_step import CurrentStep, current_step, step_contex
 from pikkuflow.errors import RunCancelled, StepSuperseded, StoreUnavailable
 from pikkuflow.ports import Attempted, AttemptEnd, Route, StepWork
 from tests.simulation.flow import UNDO_TASK, Boom, value_of
+from tests.simulation.graphs import ANY
 from tests.simulation.ledger import Ledger
 from tests.simulation.plan import Act
 from tests.simulation.scheduler import Killed
@@ -26,10 +27,18 @@ STEP_LEASE_SECONDS = 30.0
 class SimRunner:
     """Works steps as their acts say, and tells the ledger."""
 
-    def __init__(self, stage: Stage, ledger: Ledger, acts: Mapping[str, Act]) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        ledger: Ledger,
+        acts: Mapping[str, Act],
+        choices: Mapping[str, tuple[str | None, ...]] | None = None,
+    ) -> None:
         self._stage = stage
         self._ledger = ledger
         self._acts = acts
+        self._choices = choices or {}
+        """The branches that nodes of graphs choose, one for each time that they are begun."""
 
     def route(self, call: StepCall, workflow: str) -> Route:  # noqa: ARG002 - the port's signature
         """Some calls are routed to another queue, which the same workers consume."""
@@ -58,6 +67,8 @@ class SimRunner:
         if isinstance(key, Undo):
             self._ledger.stops.told(work.run_id, work.step, key)
             key = f"{work.args[1]}{UNDO_SUFFIX}"
+        if ANY in key:
+            key = self._of_item(key, work.step)
         act = self._acts[key]
         try:
             return Attempted(end=AttemptEnd.SUCCEEDED, value=self.work(key))
@@ -65,6 +76,12 @@ class SimRunner:
             end = AttemptEnd.GAVE_UP if act.gives_up and isinstance(error, Boom) else AttemptEnd.RAISED
             # Its trace would say nothing of the schedule, and costs more than the rest of the attempt.
             return Attempted(end=end, error=error.with_traceback(None), delay_seconds=act.asks)
+
+    def _of_item(self, key: str, step: str) -> str:
+        """The key of one item. Those of a list that is longer than the acts behave as the first."""
+        index = step.partition("[")[2].partition("]")[0]
+        found = key.replace(ANY, f"[{index}]")
+        return found if found in self._acts else key.replace(ANY, "[0]")
 
     def work(self, key: str) -> Any:
         """The work of the step at hand. Raises ``Boom``, or takes the process down, as its act says."""
@@ -85,7 +102,17 @@ class SimRunner:
         done.ended = True
         if step.attempt <= act.fails:
             raise Boom(f"attempt {step.attempt}")
+        self._choose(step, self._choices.get(key, ()))
         return value_of(step.run_id, step.step)
+
+    @staticmethod
+    def _choose(step: CurrentStep, choices: Sequence[str | None]) -> None:
+        if not choices:
+            return
+        visit = int(step.step.partition("#")[2] or 0)
+        chosen = choices[visit] if visit < len(choices) else None
+        if chosen is not None:
+            step.branch(chosen)
 
     def _spend(self, step: CurrentStep, act: Act) -> None:
         """Take as long as it takes. Raises what a heartbeat raises that is told that the work is in vain."""

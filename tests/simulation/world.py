@@ -10,6 +10,7 @@ from pikkuflow.adapters.json_codec import JsonCodec
 from pikkuflow.adapters.memory.leases import MemoryLeases
 from pikkuflow.adapters.memory.run_store import MemoryRunStore
 from pikkuflow.domain.definition import Registry, WorkflowDefinition
+from pikkuflow.domain.graph import Graph
 from pikkuflow.domain.status import Dispatch
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.ports import Clock, Hints, Leases, RunStore
@@ -18,12 +19,13 @@ from tests.simulation.callers import Callers
 from tests.simulation.clients import Clients
 from tests.simulation.faults import Faults
 from tests.simulation.flow import Translator, acts_of, body_of, children_of, together_in
+from tests.simulation.graphs import choices_of, graph_of_nodes, graphs_in
 from tests.simulation.judge import judge
 from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.listeners import SimDeliverer, SimObserver, logging_as_planned
 from tests.simulation.nodes import Nodes
 from tests.simulation.people import People
-from tests.simulation.plan import Part, Plan
+from tests.simulation.plan import Node, Part, Plan
 from tests.simulation.replays import check_replays
 from tests.simulation.scheduler import Choices, Scheduler, Stuck
 from tests.simulation.stage import ACTOR_PAUSE, Stage
@@ -66,7 +68,9 @@ class World:
         self.ledger = Ledger(self.stage, self.store._tables, together)
         self.store._tables.between_statements = self._between_statements
         acts = {key: act for name, parts in self.workflows.items() for key, act in acts_of(name, parts).items()}
-        self.runner = SimRunner(self.stage, self.ledger, acts)
+        self.graphs = _graphs(plan)
+        self.ledger.stops.graphs = frozenset(self.graphs)
+        self.runner = SimRunner(self.stage, self.ledger, acts, _choices(plan))
         self.rt = self._runtime()
         self.nodes = Nodes(self.stage, self.rt, plan)
         self.clients = Clients(self.stage, self.rt, plan)
@@ -102,7 +106,7 @@ class World:
         self._advance(self._is_settled)
         calm = self.scheduler.now + _CALM_SECONDS
         self._advance(lambda: self._is_quiet(calm))
-        judge(self.workflows, self.store._tables, self.ledger, self.rt.codec.decode)
+        judge(self.workflows, self.store._tables, self.ledger, self.rt.codec.decode, self.graphs)
         self.clients.judge(self.store._tables)
         self.people.judge(self.store._tables, self.rt.codec.decode)
         check_replays(self.rt, self.store._tables, self.ledger.stops)
@@ -149,7 +153,8 @@ class World:
         registry = Registry()
         for name, parts in self.workflows.items():
             body = body_of(name, parts, self.runner.work)
-            registry.add(WorkflowDefinition(name=name, body=body, version="1", quick=self.plan.quick))
+            graph = self.graphs.get(name)
+            registry.add(WorkflowDefinition(name=name, body=body, version="1", quick=self.plan.quick, graph=graph))
         stage, plan = self.stage, self.plan
         return Runtime(
             store=cast("RunStore", SimStore(stage, self.store, self.ledger.after)),
@@ -177,6 +182,18 @@ class World:
             consumes=lambda _workflow: plan.consumes,
             has_broker=True,
         )
+
+
+def _graphs(plan: Plan) -> dict[str, Graph]:
+    return {name: graph_of_nodes(name, nodes) for name, nodes in _nodes(plan).items()}
+
+
+def _choices(plan: Plan) -> dict[str, tuple[str | None, ...]]:
+    return {key: one for name, nodes in _nodes(plan).items() for key, one in choices_of(name, nodes).items()}
+
+
+def _nodes(plan: Plan) -> dict[str, tuple[Node, ...]]:
+    return {name: nodes for start in plan.starts for name, nodes in graphs_in(f"w-{start.run}", start).items()}
 
 
 def _workflows(plan: Plan) -> dict[str, tuple[Part, ...]]:

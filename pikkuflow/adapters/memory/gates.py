@@ -53,7 +53,7 @@ class GateActs:
                 row = StepRow.of(run.id, step, StepStatus.SUSPENDED, ref.pass_id, now)
                 rows[row.name] = row
             if row.kind is StepKind.SIGNAL and row.status is StepStatus.SUSPENDED:
-                self._take_signal(row, now)
+                self._take_signal(row, now, step.begun_no)
                 _go_on_if_opened(run, row)
             return GateReached(
                 news=PassNews(news=run.news, status=run.status),
@@ -61,16 +61,16 @@ class GateActs:
                 decisions=tuple(one for one in self.list_decisions(run.id, row.name) if one.judged_at is None),
             )
 
-    def _take_signal(self, row: StepRow, now: datetime) -> None:
+    def _take_signal(self, row: StepRow, now: datetime, no: int) -> None:
         signals = self._tables.gates.signals.get(row.run_id, [])
         for at, signal in enumerate(signals):
             in_time = row.due_at is None or signal.sent_at <= row.due_at
             if signal.name == row.task and signal.taken_by is None and in_time:
                 signals[at] = replace(signal, taken_by=row.name)
-                _settle(row, StepStatus.SUCCEEDED, now, result=signal.payload)
+                _settle(row, StepStatus.SUCCEEDED, now, no=no, result=signal.payload)
                 return
         if row.due_at is not None and row.due_at <= now:
-            _settle(row, StepStatus.FAILED, now, error=signal_timed_out(row.task or ""))
+            _settle(row, StepStatus.FAILED, now, no=no, error=signal_timed_out(row.task or ""))
 
     def settle_gate(self, ref: PassRef, verdict: GateVerdict) -> PassNews | None:
         """Store what a pass made of an approval's decisions."""
@@ -96,7 +96,7 @@ class GateActs:
         if verdict.result is None:
             row.error = verdict.error
         else:
-            _settle(row, StepStatus.SUCCEEDED, now, result=verdict.result)
+            _settle(row, StepStatus.SUCCEEDED, now, no=verdict.no, result=verdict.result)
             _go_on_if_opened(run, row)
 
     def _held_run(self, ref: PassRef) -> RunRow | None:
@@ -116,7 +116,7 @@ class GateActs:
                 return None
             now = self._tables.clock.now()
             for row in waiting:
-                _settle(row, StepStatus.SUCCEEDED, now, result="null")
+                _settle(row, StepStatus.SUCCEEDED, now, no=run.outside_no, result="null")
             if moves:
                 _go_on(run)
                 run.passes_lost = 0
@@ -282,11 +282,7 @@ def _go_on(run: RunRow) -> None:
 
 
 def _settle(
-    row: StepRow, status: StepStatus, now: datetime, *, result: str | None = None, error: Failure | None = None
+    row: StepRow, status: StepStatus, now: datetime, *, no: int, result: str | None = None, error: Failure | None = None
 ) -> None:
-    row.status = status
-    row.result = result
-    row.error = error
-    row.settled_at = now
-    row.due_at = None
+    row.settle(status, now, no=no, result=result, error=error)
     row.forget_sends()

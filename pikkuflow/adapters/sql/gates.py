@@ -55,7 +55,7 @@ def reach_gate(tx: Transaction, ref: PassRef, new: NewStep) -> GateReached | Non
     row = _row_of(tx, ref, new)
     status = RunStatus(held["status"])
     if row["status"] == StepStatus.SUSPENDED and new.kind is StepKind.SIGNAL:
-        row = _take_signal(tx, row)
+        row = _take_signal(tx, row, new.begun_no)
         if row["status"] in SETTLED_STEP:
             status = go_on(tx, held)
     waiting = [one for one in list_decisions(tx, ref.run_id, new.name) if one.judged_at is None]
@@ -74,7 +74,7 @@ def _row_of(tx: Transaction, ref: PassRef, new: NewStep) -> Row:
     return row
 
 
-def _take_signal(tx: Transaction, row: Row) -> Row:
+def _take_signal(tx: Transaction, row: Row, no: int) -> Row:
     """The run's row is locked, so nobody sends or takes between the two."""
     now, due_at = tx.now(), row["due_at"]
     wanted = select(signal).where(
@@ -86,10 +86,10 @@ def _take_signal(tx: Transaction, row: Row) -> Row:
     if found is not None:
         taken = update(signal).where(signal.c.run_id == row["run_id"], signal.c.number == found["number"])
         tx.do(taken.values(taken_by=row["name"]))
-        return _settled(tx, row, opened(now, found["payload"]))
+        return _settled(tx, row, opened(now, no, found["payload"]))
     if due_at is not None and due_at <= now:
         failure = signal_timed_out(row["task"] or "")
-        return _settled(tx, row, opened(now, None, status=StepStatus.FAILED, error=failure))
+        return _settled(tx, row, opened(now, no, None, status=StepStatus.FAILED, error=failure))
     return row
 
 
@@ -99,10 +99,22 @@ def _settled(tx: Transaction, row: Row, values: dict[str, Any]) -> Row:
 
 
 def opened(
-    now: datetime, result: str | None, *, status: StepStatus = StepStatus.SUCCEEDED, error: Failure | None = None
+    now: datetime,
+    no: int,
+    result: str | None,
+    *,
+    status: StepStatus = StepStatus.SUCCEEDED,
+    error: Failure | None = None,
 ) -> dict[str, Any]:
-    """The assignments that settle a gate's row."""
-    ended = {"settled_at": now, "due_at": None, "gate_at": None, "send_count": 0, "next_send_at": None}
+    """The assignments that settle a gate's row, as number ``no`` in the order of the run."""
+    ended = {
+        "settled_at": now,
+        "settled_no": no,
+        "due_at": None,
+        "gate_at": None,
+        "send_count": 0,
+        "next_send_at": None,
+    }
     return {"status": status.value, "result": result, "error": text_of(error), **ended}
 
 
@@ -131,7 +143,7 @@ def settle_gate(tx: Transaction, ref: PassRef, verdict: GateVerdict) -> PassNews
     if verdict.result is None:
         tx.do(waiting.values(error=text_of(verdict.error)))
     else:
-        tx.do(waiting.values(opened(now, verdict.result)))
+        tx.do(waiting.values(opened(now, verdict.no, verdict.result)))
         status = go_on(tx, held)
     for entry in verdict.audit:
         add_audit(tx, entry)

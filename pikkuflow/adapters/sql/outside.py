@@ -12,7 +12,7 @@ from sqlalchemy import Table, func, insert, select, update
 
 from pikkuflow.adapters.sql.database import Transaction
 from pikkuflow.adapters.sql.gates import add_audit, go_on, opened, scopes_text
-from pikkuflow.adapters.sql.news import raise_news, wants_wake
+from pikkuflow.adapters.sql.news import outside_no, raise_news, wants_wake
 from pikkuflow.adapters.sql.rows import ref_of, step_of
 from pikkuflow.adapters.sql.tables import decision, run, signal, step
 from pikkuflow.domain.act import RunRef
@@ -44,7 +44,7 @@ def resume_run(tx: Transaction, run_id: RunId, reason: str | None, author: str) 
     if not found and (reason is not None or not moves):
         return None
     if found:
-        tx.do(update(step).where(waiting).values(opened(tx.now(), "null")))
+        tx.do(update(step).where(waiting).values(opened(tx.now(), outside_no(row), "null")))
     if moves:
         go_on(tx, row, passes_lost=0)
     tx.do(update(run).where(run.c.id == run_id).values(author=author))

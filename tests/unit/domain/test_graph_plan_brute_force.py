@@ -13,7 +13,7 @@ from pikkuflow.domain.graph import Graph
 from pikkuflow.domain.graph_input import ref
 from pikkuflow.domain.graph_moves import Begin, Ended, Part, Plan
 from pikkuflow.domain.ids import StepName
-from tests.unit.domain.naive_walk import Found, NaiveWalk
+from tests.naive_walk import Found, NaiveWalk
 from tests.unit.domain.walking import Strider, failed, gave, graph
 
 _KEYS = ("x", "y")
@@ -88,8 +88,11 @@ def test_the_planner_says_what_a_naive_interpreter_says(made: Made) -> None:
         assert _said(plan) == _meant(expected)
         for found in expected:
             naive.begin(found)
-        for begin, found in zip(plan.begin, expected, strict=True):
-            assert planner.walk.taken(begin, made.graph.nodes[begin.node.id].input or []) == naive.taken(found)
+        for name, found in naive.open.items():
+            # Also of what was begun before: it does not change by what ends meanwhile.
+            begin = planner.walk.open[StepName(name)]
+            assert planner.walk.taken(begin, begin.node.input or []) == naive.taken(found)
+        for begin in plan.begin:
             seen[begin.part] += 1
             seen["again"] += begin.ordinal > 0
             seen["recovery"] += begin.recovers
@@ -133,3 +136,99 @@ def _said(plan: Plan) -> list[tuple[Any, ...]]:
 
 def _meant(found: list[Found]) -> list[tuple[Any, ...]]:
     return [(one.name, one.after, one.recovers, one.ordinal, one.index, one.is_list) for one in found]
+
+
+def test_a_node_waits_no_longer_for_what_comes_no_more() -> None:
+    """Spec 3.3: a join in a later round whose source is not begun in it, and never will be, takes the result of the round before."""
+    walked = graph(
+        "a",
+        a={"next": {"first": "r", "second": ["x", "y"]}},
+        y={"input": [ref("never")], "next": "r"},
+        r="x",
+        x={"input": [ref("r")], "next": {"again": "a"}},
+        never=None,
+    )
+    chosen = {"a": gave(branch="first"), "r": gave("old"), "x": gave(branch="again"), "a#1": gave(branch="second")}
+    strider = Strider(walked, chosen, reloads=True)
+    strider.go()
+
+    assert strider.names == ["a", "r", "x", "a#1", "x#1"]
+    assert naive_names(walked, chosen) == strider.names
+
+
+def test_a_node_takes_what_its_own_round_gave_though_there_is_newer() -> None:
+    """Docs/graphs.md: a reference is to the newest, within a round to the round's own, however late the reader is."""
+    walked = graph(
+        "a",
+        a={"next": {"both": ["b", "s"], "one": "b"}},
+        b={"next": {"again": "a", "on": "c"}},
+        s="c",
+        c={"input": [ref("b")], "next": {"more": "a"}},
+    )
+    strider, naive = _beside(walked, ("a", "both"), ("b", "again"), ("a#1", "one"), ("b#1", None), ("s", None))
+    (begin,) = strider.begin().begin
+    late = naive.plan()[0]
+    assert isinstance(late, Found)
+    naive.begin(late)
+
+    assert strider.walk.taken(begin, [ref("b")]) == naive.taken(late) == ["of b"]
+
+
+def test_a_node_waits_for_what_its_own_round_may_still_give() -> None:
+    """Docs/graphs.md: a join in a later round is not begun with what the round before gave, while its own may come."""
+    walked = graph(
+        "a",
+        a={"next": ["b", "x"]},
+        b="d",
+        x="c",
+        c="d",
+        d={"input": [ref("c")], "next": {"again": "a"}},
+    )
+    ends = [("a", None), ("b", None), ("x", None), ("c", None), ("d", "again"), ("a#1", None), ("b#1", None)]
+    strider, naive = _beside(walked, *ends)
+
+    assert strider.begin().begin == ()
+    assert naive.plan() == []
+    strider.end("x#1", gave())
+    assert [begin.name for begin in strider.begin().begin] == ["c#1"]
+
+
+def test_what_a_node_took_stays_when_there_is_newer() -> None:
+    """T13.5: what a step is worked with, and the items that it goes through, are of the time at which it began."""
+    walked = graph("a", a={"next": {"again": ["a", "b"]}}, b={"for_each": ref("a"), "mode": "sequential"})
+    strider = Strider(walked, {"a": gave(["one", "two"], "again"), "a#1": gave(["three"])}, reloads=True)
+    strider.begin()
+    for name in ("a", "a#1", "b[0]"):
+        strider.end(name)
+        strider.begin()
+    second = strider.walk.open[StepName("b[1]")]
+
+    assert strider.walk.item(second) == "two"
+    assert strider.walk.taken(second, [ref("a")]) == [["one", "two"]]
+
+
+def _beside(walked: Graph, *ends: tuple[str, str | None]) -> tuple[Strider, NaiveWalk]:
+    """The planner and the naive interpreter after these ends, each with its branch, before they are asked again."""
+    strider, naive = Strider(walked, reloads=True), NaiveWalk(walked, None)
+    for name, branch in ends:
+        strider.begin()
+        for found in naive.plan():
+            assert isinstance(found, Found)
+            naive.begin(found)
+        strider.end(name, gave(f"of {name}", branch))
+        naive.end(name, gave(f"of {name}", branch))
+    return strider, naive
+
+
+def naive_names(walked: Graph, chosen: dict[str, Ended]) -> list[str]:
+    """The steps that the naive interpreter begins, one after the other."""
+    naive, names = NaiveWalk(walked, None), list[str]()
+    while True:
+        for found in naive.plan():
+            assert isinstance(found, Found)
+            naive.begin(found)
+            names.append(found.name)
+        if not naive.open:
+            return names
+        name = next(iter(naive.open))
+        naive.end(name, chosen.get(name, gave()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pikkuflow import ref, template
+from pikkuflow import current_step, ref, template
 from pikkuflow.domain.ids import RunId
 from pikkuflow.engine.orchestrate import orchestrate
 from pikkuflow.errors import RunFailed
@@ -175,3 +175,24 @@ def test_a_fan_out_goes_round_with_its_cycle(stage: Stage) -> None:
 
     assert [name for name, _ in stage.begun()] == ["a[0]", "a", "b", "a#1[0]", "a#1", "b#1"]
     assert stage.status == "completed"
+
+
+def test_the_items_of_a_list_are_those_that_were_there_when_it_was_planned(stage: Stage) -> None:
+    """Spec 3.4, docs/graphs.md: also when the node that gave them gives others in place before the list's first item has its row."""
+
+    def turn() -> None:
+        current_step().branch({"turn": "one", "turn#1": "both"}.get(current_step().step, "none"))
+
+    def source() -> list[int]:
+        return [1, 2] if current_step().step == "source" else [1, 2, 3]
+
+    stage.says = {"turn": turn, "source": source}
+    stage.play(
+        "turn",
+        turn={"next": {"one": "source", "both": ["source", "each"], "none": []}},
+        source={"next": "turn", "dispatch": "inline"},
+        each={"for_each": ref("source"), "next": "turn"},
+    )
+
+    assert stage.status == "completed"
+    assert [name for name, _ in stage.begun() if name.startswith("each")] == ["each[0]", "each[1]", "each"]

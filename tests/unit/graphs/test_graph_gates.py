@@ -149,3 +149,30 @@ def test_an_approval_in_a_cycle_is_asked_for_again(stage: Stage) -> None:
         "__workflow_approval:release 2",
         "b#1",
     ]
+
+
+def test_a_list_that_a_gate_gave_is_gone_through_when_the_gate_gives_another(stage: Stage) -> None:
+    """Spec 3.4, docs/graphs.md: the items are those of the time at which the node began, whatever its gate is told meanwhile."""
+
+    def each(order: int) -> int:
+        if order == 1:
+            stage.run.signal("orders", [9])
+        return order
+
+    def again() -> None:
+        if current_step().step == "again":
+            current_step().branch("more")
+
+    stage.says = {"each": each, "again": again}
+    stage.play(
+        "orders",
+        orders={"wait_for": "orders", "next": ["again", "each"]},
+        again={"next": {"more": "orders"}},
+        each={"for_each": ref("orders"), "mode": "sequential"},
+    )
+    stage.run.signal("orders", [1, 2, 3])
+    stage.go_on()
+
+    assert stage.value("__workflow_signal:orders#1") == [9]
+    assert stage.value("each") == [1, 2, 3]
+    assert stage.status == "completed"

@@ -47,7 +47,7 @@ def test_a_schedule_breaks_no_invariant(seed: int) -> None:
 
 def test_a_step_that_moves_against_its_table_is_found() -> None:
     """Spec 4.3: the stores move steps, each by statements of its own; a move that the table lacks breaks the schedule."""
-    world = World(plan_of(0))
+    world = World(Plan(seed=0, starts=(Start("r0", (Do("s", act=Act(fails=1)),)),)))
     world.run()
     tables = world.store._tables
     run, row = next((run, row) for run in tables.runs.values() for row in tables.steps_of(run.id).values())

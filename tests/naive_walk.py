@@ -7,11 +7,13 @@ sentence.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pikkuflow.domain.graph import Graph, GraphNode
 from pikkuflow.domain.graph_moves import Ended
+from pikkuflow.domain.graph_names import step_name
+from pikkuflow.domain.status import StepKind
 
 __all__ = ["ABSENT", "Found", "NaiveWalk"]
 
@@ -60,6 +62,10 @@ class Found:
     index: int | None = None
     is_list: bool = False
     of: int | None = None
+    sources: frozenset[str | None] = field(default=frozenset(), compare=False)
+    """Whatever has led to it by now."""
+    planned: int = field(default=0, compare=False)
+    """The time at which that was."""
 
 
 class NaiveWalk:
@@ -152,20 +158,41 @@ class NaiveWalk:
         results = [one.read() for one in members if one is not None]
         return Ended(read=lambda: results)
 
+    def is_open(self, found: Found) -> bool:
+        """What could be begun once still can: nobody has gone its way, but for items of the same list."""
+        visit = self._visit(found.way.node, found.ordinal)
+        return not self._is_gone(found.way) if visit is None else visit.way == found.way
+
+    def began(self, found: Found) -> Visit:
+        """The begin of a node that a step which is begun belongs to."""
+        visit = self._visit(found.way.node, found.ordinal)
+        assert visit is not None
+        return visit
+
     def _visit(self, node: str, ordinal: int) -> Visit | None:
         return next((one for one in self.visits if (one.node, one.ordinal) == (node, ordinal)), None)
 
-    @staticmethod
-    def _name(node: str, ordinal: int) -> str:
+    def _name(self, node: str, ordinal: int) -> str:
+        read = self.graph.nodes[node]
+        if read.kind is not StepKind.TASK:
+            return step_name(read, ordinal)
         return f"{node}#{ordinal}" if ordinal else node
 
     # --- what follows -----------------------------------------------------------------------------------------------
     def plan(self) -> list[Found] | str:
         """What to begin, in order; or the step that the run fails by."""
-        ended = sorted((one for one in self.visits if one.ended is not None), key=lambda one: one.ended_at)
+        ended = self._ended()
         for visit in ended:
             if self._fails(visit):
                 return visit.name
+        return self.following()
+
+    def _ended(self) -> list[Visit]:
+        return sorted((one for one in self.visits if one.ended is not None), key=lambda one: one.ended_at)
+
+    def following(self) -> list[Found] | str:
+        """As ``plan``, whatever has failed."""
+        ended = self._ended()
         found: list[Found] = []
         for visit in self.visits:
             found += self._next_items(visit)
@@ -262,48 +289,56 @@ class NaiveWalk:
         known = [source for source in sources if source is not None]
         first = min(known, key=lambda one: (order.index(one.node), one.ordinal)) if None not in sources else None
         after = None if first is None else first.name
-        begin = Found(name, after, way.recovers, way, ordinal)
+        led = frozenset(None if source is None else source.name for source in sources)
+        begin = Found(name, after, way.recovers, way, ordinal, sources=led, planned=self.clock)
         if node.for_each is None:
             return [begin]
         items = self.read(node.for_each.fields(), node, way, None)
         if not isinstance(items, list):
             return name
         if not items:
-            return [Found(name, after, way.recovers, way, ordinal, is_list=True)]
+            return [Found(name, after, way.recovers, way, ordinal, is_list=True, sources=led)]
         count = 1 if node.is_sequential else len(items)
         return [self._item(begin, index, len(items)) for index in range(count)]
 
     @staticmethod
     def _item(begin: Found, index: int, of: int) -> Found:
         name = f"{begin.name}[{index}]"
-        return Found(name, begin.after, begin.recovers, begin.way, begin.ordinal, index=index, of=of)
+        return replace(begin, name=name, index=index, of=of, is_list=False)
 
     def _next_items(self, visit: Visit) -> list[Found]:
         """A list is closed when all of its items have ended; one after the other, the first failure ends it."""
         node = self.graph.nodes[visit.node]
-        if node.for_each is None or visit.has_list or any(one is None for one in visit.members.values()):
+        if node.for_each is None or visit.has_list:
             return []
-        whole = Found(visit.name, visit.after, visit.way.recovers, visit.way, visit.ordinal, is_list=True)
-        count = len(visit.members)
+        led = frozenset({visit.after})
+        whole = Found(visit.name, visit.after, visit.way.recovers, visit.way, visit.ordinal, is_list=True, sources=led)
+        count, of = len(visit.members), visit.items or 0
+        if not node.is_sequential and count < of:
+            # All of them are begun at once; whoever begins them may not have come to the last.
+            return [self._item(whole, index, of) for index in range(of) if index not in visit.members]
+        if any(one is None for one in visit.members.values()):
+            return []
         is_broken = any(one is not None and one.failure is not None for one in visit.members.values())
-        if node.is_sequential and not is_broken and visit.items is not None and count < visit.items:
-            return [self._item(whole, count, visit.items)]
+        if node.is_sequential and not is_broken and count < of:
+            return [self._item(whole, count, of)]
         return [whole]
 
     # --- what is taken ----------------------------------------------------------------------------------------------
     def taken(self, found: Found) -> list[Any]:
         """What a step gets, once it is begun: an input is a list of references here."""
-        node = self.graph.nodes[found.way.node]
-        visit = self._visit(node.id, found.ordinal)
-        assert visit is not None
-        said = [self.read(one, node, found.way, visit.begun) for one in node.input or ()]
-        # The place of a positional argument is kept when there is nothing for it.
-        return [None if one is ABSENT else one for one in said]
+        node, visit = self.graph.nodes[found.way.node], self.began(found)
+        return [self.given(one, node, found.way, visit.begun) for one in node.input or ()]
+
+    def given(self, said: dict[str, Any], reader: GraphNode, way: Way, before: int) -> Any:
+        """As ``read``: the place of a positional argument is kept when there is nothing for it."""
+        found = self.read(said, reader, way, before)
+        return None if found is ABSENT else found
 
     def read(self, said: dict[str, Any], reader: GraphNode, way: Way, before: int | None) -> Any:
         """The newest that was given before the reader began; within a cycle, of the reader's round or one before it, if there is one."""
         if said["$ref"] == "trigger":
-            return self.trigger
+            return _at(self.trigger, said.get("path"))
         given = [visit for visit in self.visits if visit.node == said["$ref"] and self._gave(visit)]
         given = [visit for visit in given if before is None or visit.ended_at < before]
         given.sort(key=lambda visit: visit.ended_at)
@@ -316,8 +351,15 @@ class NaiveWalk:
         return None if ended is None or ended.failure is not None else ended.read()
 
 
+def _at(value: Any, path: str | None) -> Any:
+    """By indexes of lists: no other paths are made up."""
+    for index in [] if path is None else path.split("."):
+        value = value[int(index)]
+    return value
+
+
 def _read_by(node: GraphNode) -> set[str]:
-    read = {one["$ref"] for one in node.input or ()}
+    read = {one["$ref"] for one in node.input or () if isinstance(one, dict) and "$ref" in one}
     if node.for_each is not None:
         read.add(node.for_each.node)
     return read - {"trigger", "$item"}
