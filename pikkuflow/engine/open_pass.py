@@ -109,6 +109,8 @@ class OpenPass:
             self.met = met
             raise Parked(ParkReason.SUPERSEDED)
         self.history, self.run = met, met.run
+        # What is left of the run's time was read anew.
+        self._opened_at = self.rt.clock.monotonic()
         parting, self._parting = self._parting, []
         late, self.late = self.late, []
         if parting:

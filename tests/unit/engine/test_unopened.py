@@ -45,10 +45,10 @@ class Store:
 
 def a_bench(body: Any, **more: Any) -> tuple[Bench, Store]:
     """A started run whose steps all leave, with its wake-up in the broker."""
-    bench = Bench(dispatch="queue", **more)
+    bench = Bench(dispatch="queue")
     bench.task(lambda n: n + 1, name="far")
     bench.workflow(body, name="flow")
-    bench.start("flow")
+    bench.start("flow", **more)
     return bench, Store(bench)
 
 
@@ -204,3 +204,20 @@ def test_a_run_whose_time_is_over_is_ended_by_an_open_pass() -> None:
     bench.orchestrate(store=store)
     assert store.acts == ["preview_pass", "open_pass", "close_pass"]
     assert bench.run().status is RunStatus.FAILED
+
+
+def test_a_late_opening_counts_the_runs_time_from_its_own_moment() -> None:
+    """Issue D, Build 7: what passed between preview and opening is not counted twice."""
+    slow = [25.0]
+
+    def flow(wf: Any) -> list[int]:
+        while slow:
+            bench.clock.advance(slow.pop())
+        return _mixed(wf)
+
+    bench, store = a_bench(flow, timeout_seconds=40.0)
+    bench.orchestrate(store=store)
+    assert bench.run().status is RunStatus.RUNNING
+    assert bench.due() == pytest.approx(15.0)
+    bench.work()
+    assert bench.output() == [5, 2]
