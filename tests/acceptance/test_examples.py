@@ -39,9 +39,9 @@ PRINTS: dict[str, list[Any]] = {
     "09-graph": [
         None,
         "check 2",
-        "thank Dear Ada, thank you for your order",
         "pack[0] [tea]",
         "pack[1] [cup]",
+        "thank Dear Ada, thank you for your order",
         "pack ['[tea]', '[cup]']",
         "weigh 20",
         "lighten 10",

@@ -22,6 +22,12 @@ class PassRequest(Request):
         extension_of(request.app).node.in_hand[pid] = self._runs()
         super().on_accepted(pid, time_accepted)
 
+    def on_success(self, failed__retval__runtime: Any, **kwargs: Any) -> Any:
+        """The child has answered: it holds what is written, and nothing besides."""
+        request: Any = self
+        extension_of(request.app).node.in_hand.pop(request.worker_pid, None)
+        return super().on_success(failed__retval__runtime, **kwargs)
+
     def _runs(self) -> tuple[RunId, ...]:
         request: Any = self
         (run_ids,) = request.args

@@ -186,7 +186,9 @@ class Watch:
         self._children |= now
         for pid in sorted(dead):
             node = self._ext.node
-            take_over_holder(self._rt, node.holder(pid), in_hand=node.in_hand.pop(pid, ()))
+            in_hand = node.in_hand.pop(pid, ())
+            # Children of a worker that stops end by themselves, and leave what they had to do in messages.
+            take_over_holder(self._rt, node.holder(pid), in_hand=() if node.is_stopping() else in_hand)
             self._taken.add(pid)
         self._children = now | (self._children & late)
         self._taken &= now
