@@ -16,7 +16,6 @@ from pikkuflow.domain.status import OPEN_RUN, RunStatus, StepStatus
 from pikkuflow.domain.step import NewStep, Step
 
 __all__ = [
-    "Advance",
     "ClaimRefusal",
     "ClaimRequest",
     "Claims",
@@ -97,20 +96,6 @@ class PassOpening:
     lease_seconds: float
     passes_lost_limit: int
     lightly: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advance:
-    """All that a pass which was only previewed did to its run: it opens, inserts rows and closes in one act.
-
-    ``news`` is what the preview showed: whatever came since, or was seen by another pass, refuses the act. ``steps`` are rows that workers
-    take; those of ``sent``, whose messages leave once the act was answered, are ``scheduled`` at once. ``due_seconds`` as in ``Closing``.
-    """
-
-    news: int
-    steps: tuple[NewStep, ...] = ()
-    sent: tuple[StepName, ...] = ()
-    due_seconds: float | None = None
 
 
 class PassRefusal(StrEnum):

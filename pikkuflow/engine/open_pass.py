@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
-from pikkuflow.domain.act import Advance, PassNews, PassRef, PassRefusal, StepMessage, StepWrite
+from pikkuflow.domain.act import PassNews, PassRef, StepMessage, StepWrite
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.gate_act import GateReached, GateVerdict
@@ -21,7 +21,6 @@ from pikkuflow.domain.status import MISSING_CODE, SETTLED_RUN, Dispatch, RunStat
 from pikkuflow.domain.step import NewStep, Step, first_no
 from pikkuflow.engine.kept_outcomes import KeptOutcomes
 from pikkuflow.engine.runtime import Runtime
-from pikkuflow.engine.send import SOON_SECONDS, send_steps
 from pikkuflow.replay.park import Parked, ParkReason
 
 __all__ = ["OpenPass", "WorkChild"]
@@ -33,20 +32,8 @@ _OUTCOMES: Final = frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatu
 
 
 class OpenPass:
-    """A pass that holds its run. ``works_child`` is given when the caller waits for the whole run (``run_inline``).
+    """A pass that holds its run. ``works_child`` is given when the caller waits for the whole run (``run_inline``)."""
 
-    With ``opens`` it was only previewed: it is opened by that when it writes the first thing that is more than rows for workers, and parks
-    when the run has moved by then (``met``).
-    """
-
-    met: History | PassRefusal | None = None
-    """What its late opening found in place of the run as it was previewed."""
-
-    leaves_a_mark = False
-    """It reached a call that an unwind has to know of."""
-    worked = 0
-    has_in_flight = False
-    """A call that the body has reached in this pass has no outcome yet."""
     is_light = False
     """Its opening may be forgotten by a server that dies: nothing may be worked in it yet."""
     expected: tuple[StepName, ...] = ()
@@ -55,18 +42,9 @@ class OpenPass:
     """The body may now rest on what has a later number than this pass gives (``first_no``): what begins from here on is the next pass's."""
 
     def __init__(
-        self,
-        rt: Runtime,
-        history: History,
-        definition: WorkflowDefinition | None,
-        works_child: WorkChild | None = None,
-        *,
-        opens: Callable[[], History | PassRefusal] | None = None,
+        self, rt: Runtime, history: History, definition: WorkflowDefinition | None, works_child: WorkChild | None = None
     ) -> None:
         self.rt = rt
-        self._opens = opens
-        self._parting: list[NewStep] = []
-        """Rows for workers that are written when the pass is opened, or with all of it."""
         self.history = history
         self.run = history.run
         self.works_child = works_child
@@ -75,10 +53,15 @@ class OpenPass:
         self.wish = (definition and definition.dispatch) or Dispatch(rt.settings.dispatch)
         self.unwinds = history.run.status is RunStatus.COMPENSATING
         """It undoes its run; otherwise it works the body."""
+        self.leaves_a_mark = False
+        """It reached a call that an unwind has to know of."""
         self.is_lost = history.run.lost
         """A pass before this one ended unclosed and no in-place outcome followed (design 2)."""
         # Messages, and how many of them travel together, that leave once the closing write has ended the suspension.
         self.late: list[tuple[Sequence[StepMessage], int]] = []
+        self.worked = 0
+        self.has_in_flight = False
+        """A call that the body has reached in this pass has no outcome yet."""
         self.sent: list[StepName] = []
         self.due_seconds: float | None = None
         """The earliest time at which another pass is worth it."""
@@ -93,44 +76,9 @@ class OpenPass:
         """The run is suspended for code that was not there, until this pass is closed: what it had in flight may have been refused."""
         return self.run.code in MISSING_CODE
 
-    # --- opening ----------------------------------------------------------------------------------------------------
-    @property
-    def is_unopened(self) -> bool:
-        """It was only previewed, and nothing of it is written."""
-        return self._opens is not None
-
-    def be_open(self) -> None:
-        """Open it unless it is open, and write and send what was kept back. Parks when the run has moved since it was previewed."""
-        opens, self._opens = self._opens, None
-        if opens is None:
-            return
-        met = self._asked(opens)
-        if isinstance(met, PassRefusal) or not _is_same(met, self.history):
-            self.met = met
-            raise Parked(ParkReason.SUPERSEDED)
-        self.history, self.run = met, met.run
-        # What is left of the run's time was read anew.
-        self._opened_at = self.rt.clock.monotonic()
-        parting, self._parting = self._parting, []
-        late, self.late = self.late, []
-        if parting:
-            self.insert(parting, joined=True, lightly=True)
-        for messages, chunk in late:
-            if send_steps(self.rt, messages, chunk=chunk):
-                self.sent.extend(message.name for message in messages)
-            else:
-                self.note_due(SOON_SECONDS)
-
-    def advance(self, due_seconds: float | None) -> bool:
-        """Write all of a pass that was never opened. False: the run has moved, and nothing was written."""
-        sent = tuple([message.name for messages, _ in self.late for message in messages])
-        advance = Advance(news=self.run.news, steps=tuple(self._parting), sent=sent, due_seconds=due_seconds)
-        return self.rt.store.advance(self.ref, advance)
-
     # --- writing ----------------------------------------------------------------------------------------------------
     def record(self, write: StepWrite) -> PassNews:
         """Write one in-place row. Parks when the pass is fenced, or when a start met a stopped run."""
-        self.be_open()
         news = self._seen(self._asked(lambda: self._kept.write(write)))
         if news is None:
             raise AssertionError("a write was not answered")
@@ -141,7 +89,6 @@ class OpenPass:
 
         None: nothing was written. Parks when the pass is fenced.
         """
-        self.be_open()
         if not self._kept.add(write, began_at=began_at):
             return None
         return self._seen(self._asked(self._kept.write))
@@ -176,14 +123,7 @@ class OpenPass:
         return self._is_quick if call.quick is None else call.quick
 
     def insert(self, steps: Sequence[NewStep], *, joined: bool = False, lightly: bool = False) -> None:
-        """Insert rows, all or none. Parks when the pass is fenced or the run stopped.
-
-        ``lightly`` is for rows that only workers take; before the pass is opened they are kept back.
-        """
-        if lightly and self.is_unopened:
-            self._parting += steps
-            return
-        self.be_open()
+        """Insert rows, all or none. Parks when the pass is fenced or the run stopped."""
         self.flush()
         store = self.rt.store
         self._seen([self._asked(lambda: store.insert_steps(self.ref, steps, joined=joined, lightly=lightly))])
@@ -192,13 +132,11 @@ class OpenPass:
 
     def start_child(self, step: NewStep, child: NewRun, *, result: str | None = None) -> None:
         """Insert a child run and the row that it works. Parks when the pass is fenced or the run stopped."""
-        self.be_open()
         self.flush()
         self._seen([self._asked(lambda: self.rt.store.start_child(self.ref, step, child, result=result))])
 
     def unwind_child(self, step: NewStep, child: RunId) -> None:
         """Have a completed child undo itself. Parks when the pass is fenced."""
-        self.be_open()
         self._seen([self._asked(lambda: self.rt.store.unwind_child(self.ref, step, child))])
 
     def next_no(self) -> int:
@@ -223,7 +161,6 @@ class OpenPass:
 
     def reach_gate(self, step: NewStep) -> GateReached:
         """Reach a gate. Parks when the pass is fenced or the run stopped."""
-        self.be_open()
         self.flush()
         reached: GateReached | None = self._asked(lambda: self.rt.store.reach_gate(self.ref, step))
         self._seen([None if reached is None else reached.news])
@@ -233,7 +170,6 @@ class OpenPass:
 
     def settle_gate(self, verdict: GateVerdict) -> None:
         """Store what became of an approval's decisions. Parks when the pass is fenced or the run stopped."""
-        self.be_open()
         news = self._seen([self._asked(lambda: self.rt.store.settle_gate(self.ref, verdict))])
         if news is not None:
             self.stop_if_told(news)
@@ -335,17 +271,6 @@ class OpenPass:
             if not last.written:
                 raise Parked(ParkReason.STOPPED)
         return last
-
-
-def _is_same(opened: History, previewed: History) -> bool:
-    """Nobody has had the run in between."""
-    if opened.run.seen != previewed.run.seen or opened.run.status is not previewed.run.status:
-        return False
-    return [_shown(row) for row in opened.steps] == [_shown(row) for row in previewed.steps]
-
-
-def _shown(row: Step) -> tuple[StepName, int, StepStatus]:
-    return row.name, row.attempt, row.status
 
 
 def _leaves_a_mark(row: Step) -> bool:

@@ -158,11 +158,6 @@ class Performer:
             messages.append(message)
             if item.call.row is None or item.call.row.status is StepStatus.PENDING:
                 unsent.append(message.name)
-        if self._p.is_unopened and messages:
-            if all(item.move is not Move.SEND for item in planned):
-                self._p.late.append((messages, chunk))
-                return True
-            self._p.be_open()
         if self._p.resends and messages:
             # The run is suspended until this pass is closed, and workers take steps of running runs only.
             self._p.late.append((messages, chunk))
@@ -258,7 +253,6 @@ class Performer:
 
     def _work(self, assignment: Assignment) -> Recorded | Waiting:
         self._p.yield_if_due()
-        self._p.be_open()
         return work_in_place(self._p, assignment)
 
     def _exhaust(self, step: NewStep, row: Step) -> Recorded:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -12,7 +10,7 @@ from pikkuflow.domain.definition import WorkflowDefinition
 from pikkuflow.domain.history import History
 from pikkuflow.domain.ids import PassId, RunId, StepName
 from pikkuflow.domain.run import Run
-from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, Dispatch, RunStatus, SuspendCode
+from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, RunStatus, SuspendCode
 from pikkuflow.domain.transitions import RunEvent, next_run_status
 from pikkuflow.engine.break_off import broken_closing, is_outage, unread_closing
 from pikkuflow.engine.close_later import close_later
@@ -81,88 +79,30 @@ def work_pass(rt: Runtime, run_id: RunId, *, works_child: WorkChild | None = Non
 
     Raises ``NoLeaseService``, ``StoreUnavailable``, and a ``BaseException`` that ended the pass (``SystemExit``): the run goes on.
     """
-    if works_child is None and (lightly or rt.settings.dispatch == Dispatch.QUEUE):
-        done = _Pass(rt, run_id, None, lightly=lightly).work_unopened()
-        if done is not None:
-            return done
-    return _Pass(rt, run_id, works_child, lightly=lightly).work()
+    pass_id = PassId(rt.ids.new_id())
+    door = open_door(rt, run_id, pass_id)
+    if door is None:
+        return PassResult(end=PassEnd.HELD)
+    try:
+        return _Pass(rt, run_id, pass_id, door, works_child, lightly=lightly).work()
+    finally:
+        door.close()
 
 
 class _Pass:
-    def __init__(self, rt: Runtime, run_id: RunId, works_child: WorkChild | None, *, lightly: bool) -> None:
+    def __init__(
+        self, rt: Runtime, run_id: RunId, pass_id: PassId, door: Door, works_child: WorkChild | None, *, lightly: bool
+    ) -> None:
         self._rt = rt
         self._run_id = run_id
-        self._pass_id = PassId(rt.ids.new_id())
-        self._door: Door | None = None
+        self._pass_id = pass_id
+        self._door = door
         self._works_child = works_child
         self._lightly = lightly
 
     def work(self) -> PassResult:
         """Open, work, close."""
-        try:
-            opened = self._open()
-            return self._refused(opened) if isinstance(opened, PassRefusal) else self._work_opened(opened)
-        finally:
-            self._close_door()
-
-    def work_unopened(self) -> PassResult | None:
-        """Preview the run and work it, opening the pass only when it does more than send steps. None: nothing was written."""
-        history = self._rt.store.preview_pass(self._run_id, self._pass_id)
-        definition = None if history is None else self._rt.registry.find(history.run.workflow)
-        if history is None or definition is None:
-            return None
-        p = OpenPass(self._rt, history, definition, opens=self._open)
-        if p.wish != Dispatch.QUEUE or p.is_overdue:
-            return None
-        p.is_light = self._lightly
-        try:
-            outcome = self._outcome(p, definition)
-            closing = None if p.broken is not None or outcome is None else self._closing(p, outcome)
-            if p.is_unopened:
-                if p.broken is None and closing is not None and _only_waits(closing):
-                    return self._advanced(p, closing)
-                with suppress(Parked):
-                    p.be_open()
-                    closing = closing and replace(closing, sent=tuple(p.sent))
-            if p.met is None or p.broken is not None:
-                return self._ended(p, closing)
-            return self._refused(p.met) if isinstance(p.met, PassRefusal) else self._work_opened(p.met)
-        finally:
-            self._close_door()
-
-    def _advanced(self, p: OpenPass, closing: Closing) -> PassResult | None:
-        """Write the pass that was never opened, and send."""
-        if not p.advance(closing.due_seconds):
-            return None
-        _tell(p, outcome_of(closing))
-        hint = _earlier(p.due_seconds, p.seconds_left)
-        if hint is not None:
-            self._rt.hints.leave(self._run_id, hint)
-        for messages, chunk in p.late:
-            if not send_steps(self._rt, messages, chunk=chunk):
-                self._return([message.name for message in messages])
-        due_seconds = None if p.due_seconds is None else hint
-        return PassResult(end=PassEnd.PARKED, due_seconds=due_seconds, hint_seconds=hint)
-
-    def _return(self, names: Sequence[StepName]) -> None:
-        """Rows say that messages left which did not: the next pass sends them."""
-        rt, closing = self._rt, Closing(returned=tuple(names), due_seconds=SOON_SECONDS)
-        rt.hints.leave(self._run_id, SOON_SECONDS)
-        self._pass_id = PassId(rt.ids.new_id())
-        if isinstance(self._open(), PassRefusal):
-            return
-        ref = PassRef(run_id=self._run_id, pass_id=self._pass_id)
-        try:
-            rt.store.close_pass(ref, closing)
-        except Exception:
-            close_later(rt, ref, closing)
-            raise
-
-    def _open(self) -> History | PassRefusal:
         rt = self._rt
-        self._door = open_door(rt, self._run_id, self._pass_id)
-        if self._door is None:
-            return PassRefusal.HELD
         opening = PassOpening(
             run_id=self._run_id,
             pass_id=self._pass_id,
@@ -178,11 +118,9 @@ class _Pass:
             closing = self._told(unread_closing(error), error)
             close_later(rt, PassRef(run_id=self._run_id, pass_id=self._pass_id), closing)
             raise
-        return opened
-
-    def _close_door(self) -> None:
-        if self._door is not None:
-            self._door.close()
+        if isinstance(opened, PassRefusal):
+            return self._refused(opened)
+        return self._work_opened(opened)
 
     def _refused(self, refusal: PassRefusal) -> PassResult:
         if refusal is PassRefusal.MISSING:
@@ -293,7 +231,7 @@ class _Pass:
         except Exception as error:
             close_later(self._rt, ref, self._broken(history.run, error, worked=False))
             raise
-        self._close_door()
+        self._door.close()
         if closed is None:
             warn(self._rt, "Another pass took the run; its end was not written.", run_id=self._run_id)
             return PassResult(end=PassEnd.SUPERSEDED)
@@ -313,7 +251,7 @@ class _Pass:
         except Exception:  # noqa: BLE001 - the first error is the one to raise
             close_later(self._rt, p.ref, closing)
             return
-        self._close_door()
+        self._door.close()
         if closed is None or closed.status in SETTLED_RUN:
             return
         if closed.status is RunStatus.SUSPENDED and closing.status is not None:
@@ -335,11 +273,6 @@ class _Pass:
             then = "suspended" if closing.due_seconds is None else f"tried again in {closing.due_seconds:g} s"
             warn(self._rt, f"A pass broke off by {error!r}; the run is {then}.", run_id=self._run_id)
         return closing
-
-
-def _only_waits(closing: Closing) -> bool:
-    """The pass ends with nothing to say but what it sent."""
-    return closing.status is RunStatus.RUNNING and not closing.raise_news and not closing.outcomes
 
 
 def _unknown_workflow(rt: Runtime, history: History) -> Closing:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pikkuflow.domain.act import (
-    Advance,
     ClaimRequest,
     Claims,
     Closed,
@@ -27,7 +26,7 @@ from pikkuflow.domain.act import (
     Upcoming,
 )
 from pikkuflow.domain.history import History
-from pikkuflow.domain.ids import ClaimId, Holder, PassId, RunId, StepName
+from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
 from pikkuflow.domain.step import Attempt, NewStep, Step
 from pikkuflow.ports.gates import GateStore
@@ -104,21 +103,6 @@ class RunStore(GateStore, StoppingStore, VersionStore, Protocol):
 
     def close_pass(self, ref: PassRef, closing: Closing) -> Closed | None:
         """The last write of a pass (see ``Closing``). None: fenced, nothing written."""
-        ...
-
-    def preview_pass(self, run_id: RunId, pass_id: PassId) -> History | None:
-        """What ``open_pass`` would answer now, with nothing written (``docs/decisions/unopened-passes.md``).
-
-        None unless the run is running with unseen news, its start is reached and no pass has it, not even one that lapsed.
-        """
-        ...
-
-    def advance(self, ref: PassRef, advance: Advance) -> bool:
-        """Open, insert and close in one act, if the run still is as its preview showed it (see ``Advance``). False: nothing was written.
-
-        The counter of a ``fan_id`` is the number of its rows. The answer need not wait for the disk: a server that dies may forget all of
-        it, and the run has its news unseen then. Doing it again while nobody else had the run counts as done.
-        """
         ...
 
     def ask_pass(self, run_id: RunId, in_seconds: float) -> None:

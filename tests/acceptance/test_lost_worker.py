@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,19 +127,3 @@ def _end_at_the_second_attempt(deployment: Deployment, runs: list[Any]) -> None:
 def _wait_until_recorded(run: Any) -> None:
     """A step in place is a row once it has worked for a moment; a dispatched one is a row from its beginning."""
     wait_until(lambda: run.status().steps, what="the row of the step")
-
-
-@pytest.mark.parametrize("moment", ["before preview_pass", "after preview_pass", "before advance", "after advance"])
-def test_a_child_that_dies_in_a_pass_that_was_never_opened_leaves_its_run_to_be_woken(
-    deployment: Deployment, tmp_path: Path, moment: str
-) -> None:
-    """It held nothing that could be taken over; the main process knows what it had in hand (docs/decisions/unopened-passes.md)."""
-    deployment.processes.env.update({"SENDER_DIES": str(tmp_path), "PIKKUFLOW_STALLED_SECONDS": "60"})
-    deployment.worker("sender", concurrency=2)
-    line = deployment.load("sender").line
-    assert line.start(1).result(timeout=20) == 1
-    (tmp_path / moment).touch()
-    run = line.start(4)
-    assert run.result(timeout=SOON) == 4
-    assert not (tmp_path / moment).exists()
-    assert len(deployment.journal("begun", run=run)) == 4

@@ -18,7 +18,6 @@ STORE_OPS: Final = frozenset(
         "claim_steps", "settle_steps", "give_back", "expire_holder", "expire_node", "renew_holders", "sweep_stalled",
         "sweep_undispatched", "sweep_scheduled", "note_sweep", "sweep_ages", "undelivered_runs", "get_run", "get_step",
         "list_steps", "find_runs", "mark_delivered", "put_off_delivery", "record_all", "upcoming",
-        "preview_pass", "advance",
         "reach_gate", "settle_gate", "send_signal", "decide", "cancel_run", "unwind_child", "list_attempts", "beat", "overdue_runs",
     }
 )  # fmt: skip

@@ -39,7 +39,6 @@ _WRITES: Final = (
     "settle_steps",
     "insert_runs",
 )
-_PASSES: Final = {"open_pass", "insert_steps", "close_pass"}
 _SENDS: Final = ("wake", "send_steps")
 _PLACES: Final = (None, None, None, "queue", "inline")
 _SECONDS: Final = (0.0, 0.0, 0.0, 0.1, 1.0, 5.0, 45.0)
@@ -71,8 +70,7 @@ class _Generator:
         self._has_limits = self._limits.random() < _LIMITED
         self._detached = Random(f"detached {seed}")
         self._detaches = self._detached.random() < _DETACHED
-        self._sent = Random(f"sent {seed}")
-        self._sends = self._sent.random() < _LIMITED
+        self._sends = Random(f"sent {seed}").random() < _LIMITED
         self._seed = seed
         self._names = 0
         self._waits = 0
@@ -354,8 +352,6 @@ class _Generator:
             op = self._undo.choice(("cancel_run", "unwind_child", "get_step"))
         if self._has_limits and self._limits.random() < 0.2:
             op = self._limits.choice(("beat", "overdue_runs", "cancel_run", "claim_steps", "record"))
-        if self._sends and op in _PASSES and self._sent.random() < 0.6:
-            op = self._sent.choice(("advance", "advance", "preview_pass"))
         targeted = kind in _TARGETED
         return Fault(
             kind,

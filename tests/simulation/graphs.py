@@ -21,7 +21,7 @@ from tests.simulation.expect import Expected
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import Child, Gate, GateKind, Map, Milestone, Node, Sleep, Start
 
-__all__ = ["ANY", "ITEMS", "choices_of", "expect_graph", "graph_of_nodes", "graphs_in", "is_list"]
+__all__ = ["ANY", "ITEMS", "choices_of", "ended_waiting", "expect_graph", "graph_of_nodes", "graphs_in", "is_list"]
 
 ITEMS = 6
 """A graph run is started with lists of numbers of every length up to this: a node's ``for_each`` is one of them."""
@@ -114,23 +114,35 @@ def is_list(row: StepRow) -> bool:
 
 # --- judging ----------------------------------------------------------------------------------------------------------
 def expect_graph(
-    run: RunRow, graph: Graph, rows: Mapping[Any, StepRow], decode: Callable[[str], Any], *, is_cut: bool
+    run: RunRow,
+    graph: Graph,
+    rows: Mapping[Any, StepRow],
+    decode: Callable[[str], Any],
+    *,
+    is_cut: bool,
+    is_quick: bool,
 ) -> Expected:
     """What the run must have come to, given how its steps ended. Raises ``Violation`` for a step that nothing leads to.
 
-    ``is_cut``: it was stopped from outside, and may not have come as far as its steps would let it.
+    ``is_cut``: it was stopped from outside, and may not have come as far as its steps would let it. ``is_quick``: what followed a retry may
+    have begun before its outcome was written, which a stop then refused.
     """
     forward = [row for row in rows.values() if row.kind is not StepKind.COMPENSATION]
     naive = NaiveWalk(graph, decode(run.input)["args"][0])
     planned: dict[str, list[Found]] = {}
     begins = [(row.begun_no, 0, row.seq, row) for row in forward]
     # A gate that was answered before it was come to ends as it begins, by the same number.
-    ends = [(row.settled_no or 0, 1, row.begun_no, row) for row in forward if row.status in _ENDED]
+    unworked = [row for row in forward if ended_waiting(row)]
+    ends = [
+        (row.settled_no or 0, 1, row.begun_no, row) for row in forward if row.status in _ENDED and row not in unworked
+    ]
+    if is_cut and is_quick:
+        ends += [(row.begun_no, 1, row.begun_no, row) for row in unworked]
     for _, is_end, _, row in sorted([*begins, *ends], key=lambda event: event[:3]):
         if is_end:
             if row.name not in naive.open:
                 raise Violation(_INVARIANT, f"{run.id} {row.name} ends at {row.settled_no}, begins at {row.begun_no}")
-            naive.end(row.name, _ended(row, decode))
+            naive.end(row.name, Ended(read=lambda: None) if row in unworked else _ended(row, decode))
         else:
             _begin(run, naive, planned, row, decode)
     steps, recovered = tuple(row.name for row in forward), _recovered(naive, forward)
@@ -149,6 +161,12 @@ def _recovered(naive: NaiveWalk, rows: Sequence[StepRow]) -> frozenset[str]:
     begun = {row.group or row.name for row in rows if row.status is not StepStatus.CANCELLED}
     taken = (visit.way.source for visit in naive.visits if visit.way.recovers and visit.name in begun)
     return frozenset(name for name in taken if name is not None)
+
+
+def ended_waiting(row: StepRow) -> bool:
+    """Its next attempt waited when the run was ended or stopped: that failed it, and nothing rests on that."""
+    is_retry = row.kind is StepKind.TASK and row.attempt > 1
+    return is_retry and row.status is StepStatus.FAILED and row.running_at is None
 
 
 _ENDED = {StepStatus.SUCCEEDED, StepStatus.FAILED}

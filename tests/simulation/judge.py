@@ -102,7 +102,9 @@ def _judge_graph_run(run: RunRow, graph: Graph, tables: Tables, ledger: Ledger, 
             given = [decode(one.result or "null") for one in sorted(items, key=_index)]
             if decode(row.result or "null") != given:
                 raise Violation("a list is what its items gave", f"{run.id} {row.name}: {row.result}, not {given}")
-    expected = expect_graph(run, graph, rows, decode, is_cut=ledger.stops.is_cut(run.id))
+    expected = expect_graph(
+        run, graph, rows, decode, is_cut=ledger.stops.is_cut(run.id), is_quick=ledger.stops.is_quick
+    )
     judge_end(run, expected, tables, ledger, decode)
 
 

@@ -32,7 +32,6 @@ from pikkuflow.domain.status import SETTLED_STEP, StepStatus
 from pikkuflow.domain.step import NewStep, Place, Step
 from pikkuflow.domain.transitions import STEP_TRANSITIONS
 from tests.simulation.limits import Limits
-from tests.simulation.news import News
 from tests.simulation.stage import Stage
 from tests.simulation.stops import Stops, ends_unstarted, outcome_of
 
@@ -93,13 +92,10 @@ class Ledger:
         self._planned: dict[tuple[str, str], tuple[Any, ...]] = {}
         self.limits = Limits(stage, tables, self._broken)
         self.stops = Stops(tables, self._broken, together or {}, self.limits)
-        self._news = News(tables, self._broken)
         self._unmarked: dict[RunId, int] = {}
         """How many executions there were at a run's latest outcome in place: it is not marked lost for those before."""
         self._checks: dict[str, Callable[[Any, Any], None]] = {
             "open_pass": self._opened,
-            "preview_pass": self._previewed,
-            "advance": self._advanced,
             "record": self._written,
             "record_all": self._all_written,
             "give_back": self._given_back,
@@ -209,22 +205,27 @@ class Ledger:
         run = answer.run
         self._stage.process.passes[run.id] = answer.pass_id
         self.stops.opened(answer)
-        self._news.check(answer)
-
-    def _previewed(self, _args: tuple[Any, ...], answer: History | None) -> None:
-        if answer is not None:
-            self.stops.opened(answer)
-            self._news.previewed(answer)
-
-    def _advanced(self, args: tuple[Any, ...], answer: Any) -> None:
-        ref, advance = args
-        before = self._seen[ref.run_id]
-        if answer and before.author != ref.pass_id:
-            self._news.advanced(ref, advance, before=(before.pass_id, before.news, before.seen))
-            self._plans(ref.run_id, advance.steps)
+        self._check_news(answer)
 
     def _read_again(self, args: tuple[Any, ...], answer: Step | None) -> None:
         self.stops.read_again(self._stage.process.passes.get(args[0]), answer)
+
+    def _check_news(self, history: History) -> None:
+        """What an opening gives as seen must be in what it gives: no outcome may be younger than the steps and older than the news."""
+        rows = self._tables.steps.get(history.run.id, {})
+        given = {step.name: step for step in history.steps}
+        run = self._tables.runs[history.run.id]
+        if run.news > run.seen:
+            return
+        for name, row in rows.items():
+            told = given.get(name)
+            if (
+                row.is_settled
+                and (told is None or not told.is_settled)
+                and Place.is_queue(row.place)
+                and row.fan_id is None
+            ):
+                raise self._broken("news that was seen is in the history", f"{history.run.id} {name}")
 
     def _written(self, args: tuple[Any, ...], answer: PassNews | Closed | None) -> None:
         ref = args[0]
@@ -388,7 +389,7 @@ class Ledger:
 
 _READS = frozenset(
     {
-        "beat", "find_runs", "get_run", "preview_pass", "get_state", "get_step", "list_attempts", "list_runs", "list_steps", "note_sweep",
+        "beat", "find_runs", "get_run", "get_state", "get_step", "list_attempts", "list_runs", "list_steps", "note_sweep",
         "overdue_runs", "sweep_ages", "undelivered_runs", "upcoming",
     }
 )  # fmt: skip

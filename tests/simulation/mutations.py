@@ -16,7 +16,6 @@ from pikkuflow.adapters.celery import node_lease
 from pikkuflow.adapters.memory import passes
 from pikkuflow.adapters.memory.run_store import MemoryRunStore
 from pikkuflow.domain.act import (
-    Advance,
     Closed,
     Closing,
     PassOpening,
@@ -200,25 +199,6 @@ def _send_no_more(self: Performer, _planned: Sequence[Any], *, chunk: int) -> bo
 _send = Performer._send
 _insert = Performer._insert
 
-
-# --- 11, 12: a pass that was never opened ----------------------------------------------------------------------------------------
-_advance = MemoryRunStore.advance
-
-
-def _advance_past_news(self: MemoryRunStore, ref: PassRef, advance: Advance) -> bool:
-    run = self._tables.runs.get(ref.run_id)
-    return _advance(self, ref, advance if run is None else replace(advance, news=run.news))
-
-
-def _advance_what_was_seen(self: MemoryRunStore, ref: PassRef, advance: Advance) -> bool:
-    run = self._tables.runs[ref.run_id]
-    seen, run.seen = run.seen, min(run.seen, run.news - 1)
-    done = _advance(self, ref, advance)
-    if not done:
-        run.seen = seen
-    return done
-
-
 MUTATIONS: Final = (
     Mutation("read the steps before locking the run", patched((MemoryRunStore, "open_pass", _open_with_old_steps))),
     Mutation(
@@ -249,6 +229,4 @@ MUTATIONS: Final = (
         "send before the commit",
         patched((Performer, "_insert", _insert_after_sending), (Performer, "_send", _send_no_more)),
     ),
-    Mutation("advance past news that was not previewed", patched((MemoryRunStore, "advance", _advance_past_news))),
-    Mutation("advance a run whose news a pass has seen", patched((MemoryRunStore, "advance", _advance_what_was_seen))),
 )

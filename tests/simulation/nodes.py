@@ -203,7 +203,7 @@ class Nodes:
             stage.scheduler.wait_for(stage.death, lambda: 0.0 if node.dead or not node.children else NEVER)
             stage.scheduler.sleep(_SEEN_SECONDS)
             for child in list(node.dead):
-                self._duty(partial(take_over_holder, self._rt, child.holder, in_hand=child.handles))
+                self._duty(partial(take_over_holder, self._rt, child.holder))
                 node.dead.remove(child)
                 if not node.is_stopping:
                     self._fork(node)

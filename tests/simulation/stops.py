@@ -31,6 +31,9 @@ class Stops:
     a workflow's step.
     """
 
+    is_quick = False
+    """Outcomes of steps in place are kept for a moment: what was begun meanwhile may rest on one that a stop refused."""
+
     def __init__(
         self,
         tables: Tables,

@@ -66,6 +66,7 @@ class World:
         self.workflows = _workflows(plan)
         together = {key: one for name, parts in self.workflows.items() for key, one in together_in(name, parts).items()}
         self.ledger = Ledger(self.stage, self.store._tables, together)
+        self.ledger.stops.is_quick = plan.quick
         self.store._tables.between_statements = self._between_statements
         acts = {key: act for name, parts in self.workflows.items() for key, act in acts_of(name, parts).items()}
         self.graphs = _graphs(plan)

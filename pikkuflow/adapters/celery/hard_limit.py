@@ -1,4 +1,4 @@
-"""What only the worker's main process learns of the engine's messages: who took them, and their hard time limits (celery-notes 2.5)."""
+"""Hard time limits of dispatched steps: only the worker's main process learns of them (celery-notes 2.5, recipes 5)."""
 
 from __future__ import annotations
 
@@ -10,31 +10,10 @@ from pikkuflow.adapters.celery.extension import extension_of
 from pikkuflow.adapters.celery.node import TimedOut
 from pikkuflow.domain.ids import RunId, StepName
 
-__all__ = ["PassRequest", "StepRequest"]
+__all__ = ["StepRequest"]
 
 
-class PassRequest(Request):
-    """The request of a ``pikkuflow.orchestrate`` message in the main process."""
-
-    def on_accepted(self, pid: Any, time_accepted: float) -> None:
-        """A child took it: should that die, its runs are looked at (``take_over_holder``)."""
-        request: Any = self
-        extension_of(request.app).node.in_hand[pid] = self._runs()
-        super().on_accepted(pid, time_accepted)
-
-    def on_success(self, failed__retval__runtime: Any, **kwargs: Any) -> Any:
-        """The child has answered: it holds what is written, and nothing besides."""
-        request: Any = self
-        extension_of(request.app).node.in_hand.pop(request.worker_pid, None)
-        return super().on_success(failed__retval__runtime, **kwargs)
-
-    def _runs(self) -> tuple[RunId, ...]:
-        request: Any = self
-        (run_ids,) = request.args
-        return tuple(map(RunId, run_ids))
-
-
-class StepRequest(PassRequest):
+class StepRequest(Request):
     """The request of a ``pikkuflow.step`` message in the main process."""
 
     def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
@@ -56,7 +35,3 @@ class StepRequest(PassRequest):
                 )
             )
         super().on_timeout(soft, timeout)
-
-    def _runs(self) -> tuple[RunId, ...]:
-        request: Any = self
-        return (RunId(request.args[0]),)

@@ -48,8 +48,6 @@ class Node:
     has_limits: bool = False
     patience_seconds: float | None = CALLER_PATIENCE_SECONDS
     timed_out: SimpleQueue[TimedOut] = field(default_factory=SimpleQueue)
-    in_hand: dict[int, tuple[RunId, ...]] = field(default_factory=dict)
-    """By pid of the child: the runs of the message that it took last. Known to the main process alone."""
     _flag: mmap.mmap = field(default_factory=_shared_byte)
 
     def holder(self, pid: int | None = None) -> Holder:

@@ -52,12 +52,7 @@ def register_engine_tasks(app: Celery) -> None:
     """Add the three tasks, and the one for errbacks, to this app only; they are built when the app is first used."""
     register_errback(app, EngineTask)
 
-    @app.task(
-        name=ORCHESTRATE_TASK,
-        base=EngineTask,
-        shared=False,
-        Request="pikkuflow.adapters.celery.hard_limit:PassRequest",
-    )
+    @app.task(name=ORCHESTRATE_TASK, base=EngineTask, shared=False)
     def orchestrate(run_ids: Sequence[str]) -> None:
         """A pass over each run."""
         pass_verb.orchestrate(extension_of(app).runtime, [RunId(run_id) for run_id in run_ids])

@@ -185,10 +185,7 @@ class Watch:
         dead = dead_children(self._children, now) - self._taken - late
         self._children |= now
         for pid in sorted(dead):
-            node = self._ext.node
-            in_hand = node.in_hand.pop(pid, ())
-            # Children of a worker that stops end by themselves, and leave what they had to do in messages.
-            take_over_holder(self._rt, node.holder(pid), in_hand=() if node.is_stopping() else in_hand)
+            take_over_holder(self._rt, self._ext.node.holder(pid))
             self._taken.add(pid)
         self._children = now | (self._children & late)
         self._taken &= now

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pikkuflow.adapters.memory.tables import RunRow, StepRow, Tables
 from pikkuflow.domain import loss
-from pikkuflow.domain.act import Advance, EndedAttempt, PassNews, PassOpening, PassRef, PassRefusal, StepWrite
+from pikkuflow.domain.act import EndedAttempt, PassNews, PassOpening, PassRef, PassRefusal, StepWrite
 from pikkuflow.domain.history import History
-from pikkuflow.domain.ids import PassId, RunId
 from pikkuflow.domain.run import NewRun
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus, SuspendCode
 from pikkuflow.domain.step import Attempt, NewStep, Place
@@ -43,46 +41,6 @@ class PassActs:
                 run=taken,
                 steps=tuple(row.record(read_at) for row in rows),
             )
-
-    def preview_pass(self, run_id: RunId, pass_id: PassId) -> History | None:
-        """What an opening would read."""
-        with self._tables.lock:
-            now = self._tables.clock.now()
-            run = self._tables.runs.get(run_id)
-            if run is None or run.is_delayed(now) or not _is_free(run):
-                return None
-            shown = replace(run.record(), seen=run.news, updated_at=now)
-            self._tables.between_statements()
-            rows = sorted(self._tables.steps_of(run_id).values(), key=lambda row: row.seq)
-            read_at = self._tables.clock.now()
-            return History(pass_id=pass_id, run=shown, steps=tuple(row.record(read_at) for row in rows))
-
-    def advance(self, ref: PassRef, advance: Advance) -> bool:
-        """Open, insert and close; False when the run has moved."""
-        with self._tables.lock:
-            run = self._tables.runs.get(ref.run_id)
-            if run is None:
-                return False
-            if run.author == ref.pass_id:
-                return True
-            if not _is_free(run) or run.news != advance.news:
-                return False
-            now = self._tables.clock.now()
-            rows = self._tables.steps_of(run.id)
-            for new in advance.steps:
-                row = _fresh_row(ref, new, now)
-                if new.name in advance.sent:
-                    row.status = StepStatus.SCHEDULED
-                    row.scheduled_at = row.sent_at = now
-                rows[new.name] = row
-            self._open_fans(ref, advance.steps)
-            run.seen = run.news
-            run.due_at = None if advance.due_seconds is None else now + timedelta(seconds=advance.due_seconds)
-            run.author = ref.pass_id
-            run.updated_at = now
-            run.send_count = 0
-            run.next_send_at = None
-            return True
 
     def record(self, ref: PassRef, write: StepWrite) -> PassNews | None:
         """Write one in-place row. None: fenced. A row that the write may not change leaves it unwritten."""
@@ -129,7 +87,9 @@ class PassActs:
                 if new.name not in rows:
                     rows[new.name] = _fresh_row(ref, new, now)
             if joined:
-                self._open_fans(ref, steps)
+                for fan_id in {new.fan_id for new in steps if new.fan_id is not None}:
+                    members = sum(new.fan_id == fan_id for new in steps)
+                    self._tables.fans.setdefault(run.id, {}).setdefault(fan_id, members)
             return _news(run)
 
     def start_child(self, ref: PassRef, step: NewStep, child: NewRun, *, result: str | None = None) -> PassNews | None:
@@ -153,11 +113,6 @@ class PassActs:
                     row.settle(StepStatus.SUCCEEDED, now, no=step.begun_no, result=result)
                 rows[step.name] = row
             return _news(run)
-
-    def _open_fans(self, ref: PassRef, steps: Sequence[NewStep]) -> None:
-        for fan_id in {new.fan_id for new in steps if new.fan_id is not None}:
-            members = sum(new.fan_id == fan_id for new in steps)
-            self._tables.fans.setdefault(ref.run_id, {}).setdefault(fan_id, members)
 
     def _held(self, ref: PassRef) -> RunRow | None:
         run = self._tables.runs.get(ref.run_id)
@@ -195,11 +150,6 @@ def _expected(write: StepWrite, place: str) -> set[int | None]:
 def _may_begin(run: RunRow, kind: StepKind) -> bool:
     """Work begins only in an open run; compensations only in one that unwinds."""
     return run.status is RunStatus.COMPENSATING if kind is StepKind.COMPENSATION else run.status in OPEN_RUN
-
-
-def _is_free(run: RunRow) -> bool:
-    """It runs, has unseen news, and no pass has it: not even one that lapsed, which an opening must count as lost."""
-    return run.status is RunStatus.RUNNING and run.has_unseen_news and run.pass_id is None
 
 
 def _refusal(run: RunRow, opening: PassOpening, now: datetime) -> PassRefusal | None:

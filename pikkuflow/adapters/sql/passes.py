@@ -23,7 +23,7 @@ from pikkuflow.domain.run import NewRun
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus, SuspendCode
 from pikkuflow.domain.step import NewStep, Place
 
-__all__ = ["copied", "insert_steps", "keep_attempt", "open_fans", "open_pass", "record", "record_all", "start_child"]
+__all__ = ["copied", "insert_steps", "keep_attempt", "open_pass", "record", "record_all", "start_child"]
 
 Row = Mapping[str, Any]
 
@@ -294,11 +294,11 @@ def insert_steps(tx: Transaction, ref: PassRef, steps: Sequence[NewStep], *, joi
     if missing:
         tx.connection.execute(insert(step), [new_step_row(ref.run_id, new, ref.pass_id, tx.now()) for new in missing])
     if joined:
-        open_fans(tx, ref, missing)
+        _open_fans(tx, ref, missing)
     return _news(held)
 
 
-def open_fans(tx: Transaction, ref: PassRef, inserted: Sequence[NewStep]) -> None:
+def _open_fans(tx: Transaction, ref: PassRef, inserted: Sequence[NewStep]) -> None:
     """Set each fan's counter to the rows inserted, or add them to it; a repeated act inserts none and so changes none."""
     for fan_id in sorted({new.fan_id for new in inserted if new.fan_id is not None}):
         members = sum(new.fan_id == fan_id for new in inserted)

@@ -31,25 +31,14 @@ from pikkuflow.domain.run import Run
 from pikkuflow.domain.status import OPEN_RUN, SETTLED_STEP, RunStatus, StepKind, StepStatus
 from pikkuflow.domain.step import NewStep, Place
 
-__all__ = [
-    "INSERT_STEPS",
-    "LIGHTLY",
-    "MOVED",
-    "get_run",
-    "insert_steps",
-    "inserted_values",
-    "is_plain",
-    "may_begin",
-    "open_pass",
-    "record",
-]
+__all__ = ["MOVED", "get_run", "insert_steps", "is_plain", "may_begin", "open_pass", "record"]
 
 _NOW: Final = "clock_timestamp()"
 _OPEN: Final = "('running', 'suspended')"
 _FINAL: Final = "('succeeded', 'failed', 'cancelled')"
 
 
-LIGHTLY: Final = "set_config('synchronous_commit', 'off', true)"
+_LIGHTLY: Final = "set_config('synchronous_commit', 'off', true)"
 """Evaluated in a statement that is its own transaction, this holds for its commit and for nothing after it."""
 
 
@@ -80,7 +69,7 @@ WHERE id = %(run_id)s AND status IN ('running', 'suspended', 'compensating') AND
 RETURNING {_names(RUN_COLUMNS)}
 """
 
-_TAKE_LIGHTLY: Final = f"{_TAKE}, {LIGHTLY}"
+_TAKE_LIGHTLY: Final = f"{_TAKE}, {_LIGHTLY}"
 
 _READ_STEPS: Final = f"""
 -- The history, with a snapshot taken after the run's row was locked.
@@ -264,14 +253,15 @@ def _written_values(ref: PassRef, write: StepWrite) -> dict[str, Any]:
 
 # --- rows that others work ----------------------------------------------------------------------------------------------
 
-INSERT_STEPS: Final = f"""
+_INSERT_STEPS: Final = f"""
+{_HELD}
 -- One multi-row insert; rows that are there stay as they are.
 , inserted AS (
   INSERT INTO pikkuflow_step (
     run_id, name, seq, kind, task, args, status, attempt, retries, retry_delay, place, queue, options, lease_seconds,
     due_at, expires_at, waiting_since, send_count, child_run_id, fan_id, from_step, "group", author,
     undo_task, begun_no, timeout_seconds, heartbeat_seconds, created_at,
-    scheduled_at, sent_at)
+    scheduled_at)
   SELECT
     held.id, n.name, n.seq, n.kind, n.task, n.args, n.status, 1, n.retries, n.retry_delay, n.place, n.queue, n.options,
     n.lease_seconds,
@@ -280,12 +270,12 @@ INSERT_STEPS: Final = f"""
     CASE WHEN n.waits THEN {_NOW} + coalesce(n.delay_seconds, 0) * interval '1 second' END,
     0, n.child_run_id, n.fan_id, n.from_step, n."group", %(pass_id)s,
     n.undo_task, n.begun_no, n.timeout_seconds, n.heartbeat_seconds, {_NOW},
-    CASE WHEN n.status = 'scheduled' THEN {_NOW} END, CASE WHEN n.sent THEN {_NOW} END
+    CASE WHEN n.status = 'scheduled' THEN {_NOW} END
   FROM held, json_to_recordset(%(rows)s::json) AS n(
     name text, seq int, kind text, task text, args text, status text, retries int, retry_delay text, place text, queue text,
     options text, lease_seconds float8, delay_seconds float8, expires_seconds float8, waits bool, child_run_id text,
     fan_id text, from_step text, "group" text, undo_task text, begun_no int8,
-    timeout_seconds float8, heartbeat_seconds float8, sent bool)
+    timeout_seconds float8, heartbeat_seconds float8)
   WHERE CASE WHEN n.kind = 'compensation' THEN held.status = 'compensating' ELSE held.status IN {_OPEN} END
   ON CONFLICT (run_id, name) DO NOTHING
   RETURNING run_id, fan_id
@@ -297,17 +287,16 @@ INSERT_STEPS: Final = f"""
   ON CONFLICT (run_id, fan_id) DO UPDATE SET open = f.open + excluded.open
 )
 """
-"""What follows a part ``held``, with the ``id`` and ``status`` of the run that they are rows of."""
 
-_INSERT: Final = f"{_HELD}{INSERT_STEPS}SELECT news, status FROM held"
-_INSERT_LIGHTLY: Final = f"{_HELD}{INSERT_STEPS}SELECT news, status, {LIGHTLY} FROM held"
+_INSERT: Final = f"{_INSERT_STEPS}SELECT news, status FROM held"
+_INSERT_LIGHTLY: Final = f"{_INSERT_STEPS}SELECT news, status, {_LIGHTLY} FROM held"
 
 
 def insert_steps(
     db: Statements, ref: PassRef, steps: Sequence[NewStep], *, joined: bool, lightly: bool
 ) -> PassNews | None:
     """Insert waiting rows and their fans' counters."""
-    rows = json.dumps([inserted_values(new) for new in steps])
+    rows = json.dumps([_inserted_values(new) for new in steps])
     asked = {"run_id": ref.run_id, "pass_id": ref.pass_id, "rows": rows, "joined": joined}
     row = db.first(_INSERT_LIGHTLY if lightly else _INSERT, asked)
     if row is None:
@@ -317,11 +306,10 @@ def insert_steps(
     return PassNews(news=row["news"], status=status, written=is_written)
 
 
-def inserted_values(new: NewStep, *, is_sent: bool = False) -> dict[str, Any]:
-    """A row of the parameter ``rows``."""
-    status = StepStatus.SCHEDULED if is_sent or new.kind is StepKind.SLEEP else StepStatus.PENDING
+def _inserted_values(new: NewStep) -> dict[str, Any]:
+    status = StepStatus.SCHEDULED if new.kind is StepKind.SLEEP else StepStatus.PENDING
     values = {name: getattr(new, name) for name in _INSERTED}
-    return values | {"status": status.value, "waits": Place.is_queue(new.place), "sent": is_sent}
+    return values | {"status": status.value, "waits": Place.is_queue(new.place)}
 
 
 _INSERTED: Final = (

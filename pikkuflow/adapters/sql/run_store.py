@@ -14,11 +14,9 @@ from pikkuflow.adapters.sql import (
     postgres_closing,
     postgres_passes,
     postgres_together,
-    postgres_unopened,
     runs,
     sweeps,
     timers,
-    unopened,
 )
 from pikkuflow.adapters.sql.database import Database
 from pikkuflow.adapters.sql.engines import Kind
@@ -27,7 +25,6 @@ from pikkuflow.adapters.sql.migrations import check_schema
 from pikkuflow.adapters.sql.stopping import StoppingActs
 from pikkuflow.adapters.sql.versions import VersionActs
 from pikkuflow.domain.act import (
-    Advance,
     ClaimRequest,
     Claims,
     Closed,
@@ -48,7 +45,7 @@ from pikkuflow.domain.act import (
     Upcoming,
 )
 from pikkuflow.domain.history import History
-from pikkuflow.domain.ids import ClaimId, Holder, PassId, RunId, StepName
+from pikkuflow.domain.ids import ClaimId, Holder, RunId, StepName
 from pikkuflow.domain.run import InsertedRun, NewRun, Run, RunFilter, RunKey
 from pikkuflow.domain.step import Attempt, NewStep, Step
 
@@ -202,18 +199,6 @@ class SqlRunStore(_Reads, _Repairs, GateActs, StoppingActs, VersionActs):
             if history is not None:
                 return history
         return self.database.write(lambda tx: passes.open_pass(tx, opening))
-
-    def preview_pass(self, run_id: RunId, pass_id: PassId) -> History | None:
-        """What ``open_pass`` would answer now."""
-        if self._is_postgres:
-            return self.database.autocommit(lambda db: postgres_unopened.preview_pass(db, run_id, pass_id))
-        return self.database.read(lambda tx: unopened.preview_pass(tx, run_id, pass_id))
-
-    def advance(self, ref: PassRef, advance: Advance) -> bool:
-        """Open, insert and close in one act, if the run has not moved."""
-        if self._is_postgres and self.database.autocommit(lambda db: postgres_unopened.advance(db, ref, advance)):
-            return True
-        return self.database.write(lambda tx: unopened.advance(tx, ref, advance))
 
     def record(self, ref: PassRef, write: StepWrite) -> PassNews | None:
         """Write one in-place row, fenced by the pass."""
