@@ -20,7 +20,7 @@ from pikkuflow.domain.graph import IGNORE, Graph
 from pikkuflow.domain.graph_input import CALL, FAILURE, ITEM, TRIGGER, UNKNOWN, Ref, ref, refs_in
 from pikkuflow.domain.graph_outline import outline_of
 from pikkuflow.domain.graph_read import graph_of, reads_of
-from pikkuflow.domain.message_option import refuse_options
+from pikkuflow.domain.option_values import refuse_options
 from pikkuflow.errors import WorkflowDefinitionError
 
 __all__ = ["CANVAS", "ERRBACK", "CanvasRun", "canvas_definition", "canvas_run"]

@@ -12,6 +12,7 @@ from uuid import UUID
 
 __all__ = [
     "INVOCATION_NAMESPACE",
+    "KEY_LENGTH",
     "ClaimId",
     "FanId",
     "Holder",
@@ -21,6 +22,9 @@ __all__ = [
     "invocation_id",
     "numbered_name",
 ]
+
+KEY_LENGTH: Final = 255
+"""How many characters an id, an owner or a name may have: what every database can index."""
 
 RunId = NewType("RunId", str)
 StepName = NewType("StepName", str)

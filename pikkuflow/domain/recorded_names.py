@@ -15,6 +15,7 @@ __all__ = [
     "STATE_PREFIX",
     "UNDO_SUFFIX",
     "UUID_STEP",
+    "can_be_kept",
     "check_derived_name",
     "check_step_name",
 ]
@@ -45,6 +46,11 @@ _HINT: Final = "A name holds no '[' or '#', begins with no '__' and does not end
 _UNKEPT: Final = re.compile("[\x00\ud800-\udfff]")
 
 
+def can_be_kept(text: str) -> bool:
+    """Every database keeps a text as it is, but for a NUL character and half of a surrogate pair."""
+    return text.isprintable() or not _UNKEPT.search(text)
+
+
 def check_step_name(name: object) -> str:
     """The name that a user gave, when it may be used.
 
@@ -68,7 +74,7 @@ def check_derived_name(name: str) -> str:
     """
     if "[" in name or "#" in name or name.endswith(UNDO_SUFFIX):
         raise StepNameError(f"Step name {name!r} has a shape kept for the engine.", hint=_HINT)
-    if not name.isprintable() and _UNKEPT.search(name):
+    if not can_be_kept(name):
         raise StepNameError(
             f"Step name {name!r} has a character that cannot be stored.", hint="Leave out NUL and halves of pairs."
         )

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pikkuflow.domain.failure import Failure
-from pikkuflow.domain.ids import Holder, PassId, RunId, StepName
+from pikkuflow.domain.ids import KEY_LENGTH, Holder, PassId, RunId, StepName
+from pikkuflow.domain.recorded_names import can_be_kept
 from pikkuflow.domain.status import SETTLED_RUN, RunStatus
+from pikkuflow.errors import PayloadError
 
-__all__ = ["InsertedRun", "NewRun", "ParentStep", "Run", "RunFilter", "RunKey"]
+__all__ = ["InsertedRun", "NewRun", "ParentStep", "Run", "RunFilter", "RunKey", "check_who"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,3 +115,23 @@ class RunFilter:
     code: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+
+def check_who(new: NewRun) -> None:
+    """Look at what names a run about to be inserted and its owner: both are compared, indexed and sent (issue E, bad input).
+
+    Raises ``PayloadError`` when one is no text, is empty, is longer than ``KEY_LENGTH`` or has a character that no database keeps.
+    """
+    for what, value in (("run_id", new.id), ("owner", new.owner)):
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise PayloadError(f"{what}={value!r} is no text.", hint=f"Write {what}={str(value)!r}.")
+        if not 0 < len(value) <= KEY_LENGTH:
+            raise PayloadError(
+                f"The {what} has {len(value)} characters and cannot be stored.", hint=f"Give 1 to {KEY_LENGTH}."
+            )
+        if not can_be_kept(value):
+            raise PayloadError(
+                f"{what}={value!r} cannot be stored.", hint="Leave out NUL and halves of surrogate pairs."
+            )

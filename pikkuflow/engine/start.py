@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pikkuflow.domain.act import RunRef
-from pikkuflow.domain.run import InsertedRun, NewRun
+from pikkuflow.domain.run import InsertedRun, NewRun, check_who
 from pikkuflow.engine.own_version import store_graphs
 from pikkuflow.engine.runtime import Runtime
 from pikkuflow.engine.send import wake_runs
@@ -23,9 +23,12 @@ def start_runs(rt: Runtime, runs: Sequence[NewRun]) -> tuple[InsertedRun, ...]:
     A delayed run leaves a hint instead. A broker that takes no message is a warning: the rows are there, a sweep sends (D21).
 
     Raises:
+        PayloadError: an id or owner is none that can be stored; nothing was written.
         NoBroker: a run is not inline and the app has no broker; nothing was written (D26).
         RunExists: an id is taken by another workflow or with another input; the others were inserted and woken.
     """
+    for run in runs:
+        check_who(run)
     if not rt.has_broker and any(not run.inline for run in runs):
         raise NoBroker(
             "A run that is not inline needs a broker, and neither the configuration nor the environment names one.",

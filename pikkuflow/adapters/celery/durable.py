@@ -100,7 +100,7 @@ class DurableCanvas:
         )
         definition = canvas_definition(whole.graph)
         made = NewRun(
-            id=RunId(run_id or rt.ids.new_id()),
+            id=RunId(rt.ids.new_id() if run_id is None else run_id),
             workflow=CANVAS,
             version=definition.version,
             input=_input(rt.codec, whole),

@@ -88,12 +88,12 @@ def new_run(task: Any, call: Call, origin: Origin) -> NewRun:
     timeout = run_timeout_of(call.timeout, workflow=definition.name)
     given = {"args": list(call.args), "kwargs": dict(call.kwargs)}
     return NewRun(
-        id=RunId(call.run_id or rt.ids.new_id()),
+        id=RunId(rt.ids.new_id() if call.run_id is None else call.run_id),
         workflow=definition.name,
         version=definition.version,
         input=rt.codec.encode(given, what=f"input of workflow {definition.name!r}"),
         inline=origin.inline,
-        owner=call.owner or origin.owner,
+        owner=origin.owner if call.owner is None else call.owner,
         wire=origin.wire(),
         planned_steps=None if definition.planned_steps is None else json.dumps(definition.planned_steps),
         deterministic=definition.deterministic,

@@ -38,7 +38,7 @@ from pikkuflow.adapters.celery.step_request import (
 )
 from pikkuflow.domain.command import StepCall
 from pikkuflow.domain.definition import Registry
-from pikkuflow.domain.message_option import refuse_options
+from pikkuflow.domain.option_values import refuse_options
 from pikkuflow.engine.current_step import step_context
 from pikkuflow.errors import PayloadError, TaskNotFound, WorkflowDefinitionError
 from pikkuflow.ports import Attempted, AttemptEnd, Route, StepWork

@@ -9,9 +9,10 @@ from sqlalchemy import DateTime, Dialect, String, Text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from pikkuflow.domain.ids import KEY_LENGTH
+
 __all__ = ["Key", "Payload", "Utc", "text_of_time", "time_of_text"]
 
-_KEY_LENGTH: Final = 255
 _SQLITE_TIME: Final = "%Y-%m-%dT%H:%M:%S.%f"
 
 
@@ -63,9 +64,9 @@ class Utc(TypeDecorator[datetime]):
 def Key() -> String:  # noqa: N802 - it stands where a type stands
     """An id or a name: compared and sorted by code point everywhere, so that a lock order made in Python is the database's too."""
     return (
-        String(_KEY_LENGTH)
+        String(KEY_LENGTH)
         .with_variant(Text(collation="C"), "postgresql")
-        .with_variant(mysql.VARCHAR(_KEY_LENGTH, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+        .with_variant(mysql.VARCHAR(KEY_LENGTH, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
     )
 
 

@@ -116,3 +116,10 @@ def test_a_chord_as_written_by_hand_is_read(here: Stage) -> None:
     header = {"task": "celery.group", "kwargs": {"tasks": [here.a.s(1), here.b.s()]}}
     run = here.play({"task": "celery.chord", "kwargs": {"header": header, "body": here.c.s()}})
     assert run.result(timeout=0) == ["c", [["a", 1], ["b"]]]
+
+
+@pytest.mark.parametrize("given", [{"run_id": 7}, {"run_id": ""}, {"owner": "a\0b"}])
+def test_a_run_id_or_owner_that_cannot_be_stored_makes_no_run(stage: Stage, given: dict[str, Any]) -> None:
+    """Bad input: as for a workflow, one error that names it."""
+    with pytest.raises(PayloadError, match=next(iter(given))):
+        stage.pikku.durable(stage.a.s()).start(**given)

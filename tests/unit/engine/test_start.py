@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from pikkuflow.adapters.memory.hints import MemoryHints
 from pikkuflow.domain.ids import RunId
 from pikkuflow.domain.status import RunStatus
 from pikkuflow.engine.start import start_runs
-from pikkuflow.errors import NoBroker, RunExists
+from pikkuflow.errors import NoBroker, PayloadError, RunExists
 from tests.unit.engine.bench import Bench
 
 
@@ -126,3 +127,17 @@ def test_without_a_broker_only_inline_runs_start() -> None:
     assert bench.store.get_run(RunId("r1")) is None
     start_runs(rt, [bench.new_run("flow", inline=True)])
     assert bench.run().inline
+
+
+@pytest.mark.parametrize("what", ["run_id", "owner"])
+@pytest.mark.parametrize("value", [7, "", "x" * 256, "a\0b", "a\ud800b"])
+def test_an_id_or_owner_that_cannot_be_stored_is_refused_before_anything_is(what: str, value: Any) -> None:
+    """Issue E, bad input: one clear error that names it; the good runs beside it are not started either."""
+    bench = a_bench()
+    wrong = replace(bench.new_run("flow", 1, run_id="r2"), **{"id" if what == "run_id" else what: value})
+
+    with pytest.raises(PayloadError, match=what):
+        start_runs(bench.rt, [bench.new_run("flow", 1), wrong])
+
+    assert bench.store.get_run(RunId("r1")) is None
+    assert not bench.broker.wakes
