@@ -88,6 +88,8 @@ class _Message:
         self._left = deque(run_ids)
         self._is_begun = False
         self._lock = Lock()
+        self._handing = Lock()
+        """Held while runs that were taken out of the message are on their way."""
         self._worked = 0
         self._begun_at = rt.clock.monotonic()
         self._first: Exception | None = None
@@ -95,7 +97,10 @@ class _Message:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """While the block runs, the thread that watches what is being worked hands on what is left after a while."""
+        """While the block runs, the thread that watches what is being worked hands on what is left after a while.
+
+        It ends when that has left: the process may go away once its message is done, and nobody else knows of those runs before a sweep.
+        """
         if len(self._left) <= 1 or not self._rt.has_broker:
             yield
             return
@@ -105,6 +110,8 @@ class _Message:
             yield
         finally:
             WATCH.end(key)
+            with self._handing:
+                pass
 
     def work(self) -> None:
         """Work runs while there are any that may be begun."""
@@ -137,11 +144,14 @@ class _Message:
             return self._left.popleft()
 
     def _hand_on(self) -> None:
-        with self._lock:
-            left, pieces = list(self._left), max(1, self._worked)
-            self._left.clear()
-        if not left:
-            return
+        with self._handing:
+            with self._lock:
+                left, pieces = list(self._left), max(1, self._worked)
+                self._left.clear()
+            if left:
+                self._send_on(left, pieces)
+
+    def _send_on(self, left: Sequence[RunId], pieces: int) -> None:
         try:
             found = self._rt.store.find_runs(left)
             wake_runs(self._rt, [one.ref for one in found], at_most=pieces)

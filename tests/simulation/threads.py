@@ -59,7 +59,8 @@ def threads_as_actors(stage: Stage) -> Iterator[None]:
             stack.enter_context(patch.object(module, "Thread", thread))
             stack.enter_context(patch.object(module, "Event", event))
         stack.enter_context(patch.object(with_lease, "threading", SimpleNamespace(Thread=thread, Event=event)))
-        stack.enter_context(patch.object(kept_outcomes, "Lock", lock))
+        for module in (kept_outcomes, orchestrate):
+            stack.enter_context(patch.object(module, "Lock", lock))
         for module in (in_place, kept_outcomes, orchestrate):
             stack.enter_context(patch.object(module, "WATCH", watch))
         yield

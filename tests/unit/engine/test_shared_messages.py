@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -55,6 +56,36 @@ def test_as_many_runs_are_handed_on_in_a_message_as_were_worked_in_the_time() ->
     bench.orchestrate_all(*RUNS, dispatcher=Counting())
 
     assert sizes == [(3, 1)]
+
+
+def test_a_message_ends_when_what_was_handed_on_has_left() -> None:
+    """Its process may go away then (``max_tasks_per_child``, a warm shutdown), and nobody else would know of those runs before a sweep."""
+    bench, _ = _bench()
+    is_leaving = Event()
+    was_early: list[bool] = []
+
+    def slow() -> None:
+        bench.clock.advance(SHARE_SECONDS)
+        is_leaving.wait(30)
+
+    bench.task(slow, name="step")
+
+    class Slow:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.broker, name)
+
+        def wake(self, runs: list[Any], *, at_most: int | None = None) -> None:
+            is_leaving.set()
+            working.join(0.3)
+            was_early.append(not working.is_alive())
+            bench.broker.wake(runs, at_most=at_most)
+
+    working = Thread(target=lambda: bench.orchestrate_all(*RUNS, dispatcher=Slow()), daemon=True)
+    working.start()
+    working.join(30)
+
+    assert was_early == [False]
+    assert [ref.id for ref in bench.broker.wakes] == ["r2", "r3", "r4", "r5"]
 
 
 def test_a_message_that_is_worked_at_once_is_not_handed_on() -> None:
